@@ -1,0 +1,4 @@
+"""The journal: the record of every incident event, operation and switch, from which a restarted warden goes on.
+
+Does not belong here: what an event means (agent.incident), how it is told to people (agent.report).
+"""

@@ -1,0 +1,81 @@
+"""Runbook: for this cause, under these guards, these steps, verified so, undone so."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Argument = str | int | float | bool | None
+
+Seconds = Annotated[float, Field(ge=0, le=86_400, description="a span in seconds")]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]*$", max_length=64)]
+
+
+class Strict(BaseModel):
+    """Frozen, and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Autonomy(StrEnum):
+    """How far the warden may go on its own, least first."""
+
+    OBSERVE = "observe"
+    RECOMMEND = "recommend"
+    APPROVE = "approve"
+    AUTO = "auto"
+
+
+class Guard(Strict):
+    """A condition (CEL) on fresh state that must be true before the first step. `because` is shown when it is not."""
+
+    require: str
+    because: str
+
+
+class Step(Strict):
+    """One action. `arguments` are bound to the verb's real signature when the runbook is loaded.
+
+    `expect` is the outcome that lets the runbook go on; anything else does what `otherwise` says: `rule_out` closes the
+    incident's cause (a probe disproved it), `next` goes on all the same, `fail` rolls back and escalates. `until` (CEL)
+    must become true within `within` seconds before the next step; when it does not, `if_late` says what then.
+    """
+
+    id: Name
+    do: Name
+    arguments: dict[str, Argument] = Field(default_factory=dict)
+    expect: Literal["done", "failed"] = "done"
+    otherwise: Literal["rule_out", "next", "fail"] = "fail"
+    until: str | None = None
+    within: Seconds = 0.0
+    if_late: Literal["next", "fail"] = "fail"
+    because: str = ""
+
+
+class Verification(Strict):
+    """Recovery: every `require` (CEL over fresh state) true for `hold` seconds on end, within `within` seconds.
+
+    `min_requests` answered on the target inside `hold` are needed; without them it is not verified: no data is not success.
+    """
+
+    require: list[str] = Field(min_length=1)
+    hold: Seconds
+    within: Seconds
+    min_requests: Annotated[int, Field(ge=0, le=100_000)] = 1
+
+
+class Runbook(Strict):
+    """What to do about one cause. `autonomy` is the most that a grant can give it; `attempts` bounds whole runs."""
+
+    name: Name
+    cause: Name
+    summary: str
+    autonomy: Autonomy = Autonomy.AUTO
+    min_score: Annotated[float, Field(ge=0, le=1)] = 0.6
+    guards: list[Guard] = Field(default_factory=list)
+    steps: list[Step] = Field(default_factory=list)
+    verify: Verification
+    rollback: list[Step] = Field(default_factory=list)
+    attempts: Annotated[int, Field(ge=1, le=10)] = 2
+    cool_down: Seconds = 300.0
+    escalate: str

@@ -1,0 +1,1 @@
+"""Engines: starting, finding and stopping real vLLM processes and simulated ones on this machine."""

@@ -1,0 +1,1 @@
+"""The front door: an OpenAI-compatible reverse proxy over the engines."""

@@ -1,0 +1,1 @@
+"""The built-in load generator: users, well-behaved and otherwise."""

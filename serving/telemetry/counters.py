@@ -1,0 +1,66 @@
+"""Reset-aware arithmetic on counters and histograms, vectorised over entities.
+
+A counter may restart at zero when its process restarts. An increase between two samples is the difference while the
+process start stays the same and the value does not fall; otherwise the later value itself, which is what the new
+process counted since it began (the rule of Prometheus' increase(), without its extrapolation).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def last_present(values: Floats) -> Floats:
+    """Carry the last present value of each row forward over NaN. Shape (rows, times) in and out."""
+    present = ~np.isnan(values)
+    index = np.where(present, np.arange(values.shape[1]), -1)
+    np.maximum.accumulate(index, axis=1, out=index)
+    filled = np.take_along_axis(values, np.maximum(index, 0), axis=1)
+    return np.where(index >= 0, filled, np.nan)
+
+
+def increments(values: Floats, starts: Floats | None = None) -> Floats:
+    """What a counter grew by at each sample since the sample before it. Shape (rows, times) in and out.
+
+    `starts` are the process start times (same shape); a change of start is a reset even where the value did not fall.
+    NaN where a sample or its predecessor is missing. The first present sample of a row has no predecessor: NaN.
+    """
+    before = np.full_like(values, np.nan)
+    before[:, 1:] = last_present(values)[:, :-1]
+    grown = values - before
+    reset = grown < 0
+    if starts is not None:
+        start_before = np.full_like(starts, np.nan)
+        start_before[:, 1:] = last_present(starts)[:, :-1]
+        reset |= (last_present(starts) - start_before) > 1.0  # start times come rounded to 10 ms; one second is a restart
+    return np.where(reset, values, grown)
+
+
+def increase(values: Floats, starts: Floats | None = None) -> Floats:
+    """What a counter grew by over all samples given. Shape (rows,); NaN where fewer than two samples are present."""
+    steps = increments(values, starts)
+    seen = ~np.isnan(steps)
+    return np.where(seen.any(axis=1), np.nansum(steps, axis=1), np.nan)
+
+
+def quantile(bounds: Floats, counts: Floats, q: float) -> Floats:
+    """The q-quantile of each row's histogram by linear interpolation inside its bucket, as Prometheus does.
+
+    `bounds` (buckets,) are upper bounds, ascending, the last one +inf. `counts` (rows, buckets) are cumulative. A
+    quantile in the last bucket is reported as the highest finite bound. NaN where a row holds no observation.
+    """
+    if not 0.0 <= q <= 1.0:
+        raise ValueError(f"a quantile lies between 0 and 1, not at {q}")
+    counts = np.maximum.accumulate(np.nan_to_num(counts), axis=1)
+    total = counts[:, -1]
+    rank = q * total
+    bucket = np.minimum((counts < rank[:, None]).sum(axis=1), len(bounds) - 1)
+    lower = np.where(bucket > 0, bounds[np.maximum(bucket - 1, 0)], 0.0)
+    upper = bounds[bucket]
+    below = np.where(bucket > 0, np.take_along_axis(counts, np.maximum(bucket - 1, 0)[:, None], 1)[:, 0], 0.0)
+    inside = np.take_along_axis(counts, bucket[:, None], 1)[:, 0] - below
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(inside > 0, (rank - below) / inside, 0.0)
+        value = np.where(np.isinf(upper), lower, lower + (upper - lower) * share)
+    return np.where(total > 0, value, np.nan)
