@@ -1,4 +1,8 @@
-"""Topology: the map as a graph, with typed relations and the peers of each engine."""
+"""Topology: the map as a graph, with typed relations, the peers of each engine, and paths from one thing to another.
+
+A path is a dotted row of relations, such as `runs_on.member_of`: from an engine to the zone and the switch of its node.
+A relation with `~` in front is walked backwards: `runs_on.~runs_on` leads to everything on the same node.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +27,23 @@ class Relation(StrEnum):
     SCRAPED_BY = "scraped_by"
 
 
+_K = EntityKind
+
+# Which kinds may stand in each relation: (subject, other).
+SIGNATURES: Mapping[Relation, frozenset[tuple[EntityKind, EntityKind]]] = MappingProxyType(
+    {
+        Relation.RUNS_ON: frozenset((kind, _K.NODE) for kind in (_K.ENGINE, _K.RANK, _K.GATEWAY, _K.TELEMETRY))
+        | {(_K.RANK, _K.GPU), (_K.ENGINE, _K.GPU)},
+        Relation.MEMBER_OF: frozenset((kind, _K.CELL) for kind in (_K.ZONE, _K.SWITCH, _K.NODE, _K.GATEWAY, _K.ENGINE))
+        | {(kind, _K.ZONE) for kind in (_K.SWITCH, _K.NODE, _K.GATEWAY, _K.ENGINE)}
+        | {(_K.NODE, _K.SWITCH), (_K.GPU, _K.NODE), (_K.GPU, _K.SWITCH), (_K.RANK, _K.ENGINE), (_K.LANE, _K.TENANT)},
+        Relation.SERVES: frozenset({(_K.ENGINE, _K.MODEL), (_K.GATEWAY, _K.MODEL)}),
+        Relation.ROUTES_TO: frozenset({(_K.GATEWAY, _K.ENGINE), (_K.GATEWAY, _K.GATEWAY), (_K.TENANT, _K.LANE)}),
+        Relation.SCRAPED_BY: frozenset((kind, _K.TELEMETRY) for kind in EntityKind),
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
     """What is known of an engine before anything is measured.
@@ -42,16 +63,23 @@ class EngineFacts:
 class Topology:
     """The fleet's map. Built once from its parts and never changed; a changed fleet is a new Topology.
 
-    `engines` gives the row order of every matrix in a Window.
+    `engines` gives the row order of every matrix in a Window. Raises ValueError when two engines share a name or a
+    relation joins kinds that it cannot join (see SIGNATURES).
     """
 
     def __init__(self, engines: Iterable[EngineFacts], relations: Iterable[tuple[Entity, Relation, Entity]] = ()) -> None:
-        facts = {fact.name: fact for fact in engines}
+        given = tuple(engines)
+        facts = {fact.name: fact for fact in given}
+        if len(facts) < len(given):
+            twice = sorted({fact.name for fact in given if facts[fact.name] is not fact})
+            raise ValueError(f"two engines have the same name: {', '.join(twice)}")
         graph = nx.MultiDiGraph()
         graph.add_nodes_from(Entity.engine(name) for name in facts)
         for fact in facts.values():
             graph.add_edge(Entity.engine(fact.name), Entity(EntityKind.MODEL, fact.model), key=Relation.SERVES)
         for subject, relation, other in relations:
+            if (subject.kind, other.kind) not in SIGNATURES[relation]:
+                raise ValueError(f"{subject} cannot stand in {relation} to {other}: these kinds are not joined so")
             graph.add_edge(subject, other, key=relation)
         self._graph = nx.freeze(graph)
         self._facts: Mapping[str, EngineFacts] = MappingProxyType(facts)
@@ -104,3 +132,43 @@ class Topology:
         row = self.row_of[engine.name]
         same = np.flatnonzero(self.peer_group == self.peer_group[row])
         return tuple(self.engines[other] for other in same if other != row)
+
+    def follow(self, entity: Entity, path: str) -> tuple[Entity, ...]:
+        """Where `path` leads from `entity`, each end once, in the order found.
+
+        Raises ValueError when the path names a relation that does not exist.
+        """
+        here: tuple[Entity, ...] = (entity,)
+        for step in path.split("."):
+            relation = _relation(step.removeprefix("~"), path)
+            walk = self.inverse if step.startswith("~") else self.related
+            here = tuple(dict.fromkeys(other for place in here for other in walk(place, relation)))
+        return here
+
+    def same(self, entity: Entity, path: str) -> tuple[Entity, ...]:
+        """The others of its kind that `path` leads to a common end: `same(engine, "runs_on")` share its node."""
+        back = ".".join(step[1:] if step.startswith("~") else f"~{step}" for step in reversed(path.split(".")))
+        return tuple(
+            other for other in self.follow(entity, f"{path}.{back}") if other.kind is entity.kind and other != entity
+        )
+
+    def ancestors(self, entity: Entity) -> tuple[Entity, ...]:
+        """What `entity` stands in or on, nearest first: an engine's node, then its switch and zone, then the cell."""
+        found: dict[Entity, None] = {}
+        level: tuple[Entity, ...] = (entity,)
+        while level:
+            above = (other for place in level for relation in _UPWARDS for other in self.related(place, relation))
+            level = tuple(other for other in dict.fromkeys(above) if other not in found and other != entity)
+            found.update(dict.fromkeys(level))
+        return tuple(found)
+
+
+_UPWARDS = (Relation.RUNS_ON, Relation.MEMBER_OF)
+
+
+def _relation(name: str, path: str) -> Relation:
+    try:
+        return Relation(name)
+    except ValueError:
+        known = ", ".join(Relation)
+        raise ValueError(f"{path!r} is not a path: {name!r} is no relation; known: {known}") from None
