@@ -109,12 +109,12 @@ class Window:
 
     def increments(self, counter: str) -> Floats:
         """What `counter` grew by at each sample, reset-aware and keyed by process start. Shape (engines, times)."""
-        return counters.increments(self.values(counter), self._starts(slice(None)))
+        return counters.increments(self.values(counter), self._starts(counter, slice(None)))
 
     def increase(self, counter: str, seconds: float) -> Floats:
         """What `counter` grew by over the last `seconds`. NaN with fewer than two samples. Shape (engines,)."""
         columns = self._columns(seconds)
-        return counters.increase(self.values(counter, seconds), self._starts(columns))
+        return counters.increase(self.values(counter, seconds), self._starts(counter, columns))
 
     def rate(self, counter: str, seconds: float) -> Floats:
         """Increase per second over the time the samples really span. NaN with fewer than two samples. Shape (engines,)."""
@@ -141,7 +141,7 @@ class Window:
         columns = self._columns(seconds, until)
         counts = matrix.counts[:, columns]
         flat = counts.transpose(0, 2, 1).reshape(-1, counts.shape[1])
-        starts = np.repeat(self._starts(columns), len(matrix.bounds), axis=0)
+        starts = np.repeat(self._starts(histogram, columns), len(matrix.bounds), axis=0)
         return matrix.bounds, counters.increase(flat, starts).reshape(self.rows, len(matrix.bounds))
 
     def quantile(self, histogram: str, q: float, seconds: float, *, until: float = 0.0) -> Floats:
@@ -155,7 +155,7 @@ class Window:
         if matrix is None:
             return np.full(self.rows, np.nan)
         columns = self._columns(seconds, until)
-        starts = self._starts(columns)
+        starts = self._starts(histogram, columns)
         total = counters.increase(matrix.sums[:, columns], starts)
         count = counters.increase(matrix.counts[:, columns, -1], starts)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -166,8 +166,9 @@ class Window:
         end = len(self.times) if until == 0.0 else int(np.searchsorted(self.times, self.now - until, side="right"))
         return slice(first, max(first, end))
 
-    def _starts(self, columns: slice) -> Floats:
-        matrix = self.signals.get(PROCESS_START)
+    def _starts(self, signal: str, columns: slice) -> Floats:
+        """The process starts that `signal` is keyed by: only the engine's own counters restart with the engine."""
+        matrix = self.signals.get(PROCESS_START) if signal.startswith("engine.") else None
         if matrix is None:
             return np.full((self.rows, len(self.times[columns])), np.nan)
         return matrix.values[:, columns]
