@@ -115,12 +115,16 @@ class LocalEngines:
     def key_state(self, name: str, operation: str) -> KeyState:
         """What became of the operation with this key. Changes nothing."""
         self.spec(name)
-        if is_locked(self._file(name, "lock", "")):
+        if self.is_busy(name):
             return KeyState.UNDER_WAY
         record = self._settled(name)
         if (ended := record.operation(operation)) is not None:
             return KeyState.DONE if ended.process is not None else KeyState.FAILED
         return KeyState.CUT_OFF if record.pending is not None and record.pending.key == operation else KeyState.NEVER
+
+    def is_busy(self, name: str) -> bool:
+        """Whether an operation on the engine is under way at this moment."""
+        return is_locked(self._file(name, "lock", ""))
 
     def start(self, name: str, operation: str | None = None) -> EngineProcess:
         """Start the engine unless it runs. Raises EngineError when it cannot be started, EngineBusyError when locked."""
@@ -179,7 +183,7 @@ class LocalEngines:
     def orphans(self, name: str) -> tuple[ProcessMark, ...]:
         """Living processes of the engine whose leader is gone, by process id. None while an operation is under way."""
         self.spec(name)
-        if is_locked(self._file(name, "lock", "")):
+        if self.is_busy(name):
             return ()
         leader = self._settled(name).process
         return () if leader is not None and processes.is_alive(leader) else _by_pid(self._members(name))
@@ -213,7 +217,7 @@ class LocalEngines:
     def _settled(self, name: str) -> EngineRecord:
         """The record, completed by a process that an operation started and was cut off before writing down."""
         record = self._record(name)
-        if record.pending is None or is_locked(self._file(name, "lock", "")):
+        if record.pending is None or self.is_busy(name):
             return record
         return self._completed(name, record)
 
