@@ -1,0 +1,175 @@
+"""FleetState: all that decide needs to know of the fleet at one moment, built fresh for every decision. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from agent.decision.breaker import Breaker, BreakerState, breaker_at
+from agent.decision.capacity import Capacity, Standing, capacities
+from agent.decision.policy import Policy
+from agent.incident import ENDED, Incident, IncidentState
+from serving.fleet.entity import Entity, EntityKind
+from serving.fleet.topology import Relation, Topology
+from serving.telemetry.window import Window
+
+UNDER_WAY = frozenset({IncidentState.ACTING, IncidentState.VERIFYING, IncidentState.ROLLING_BACK})
+BLIND_CAUSE = "telemetry.blind"
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """What people have set by hand. `paused` is None when it cannot be read, which stops everything just the same.
+
+    `opted_out` adds to the opt-outs of the policy (labels and annotations seen on the fleet).
+    """
+
+    paused: bool | None = False
+    paused_by: str = ""
+    opted_out: frozenset[Entity] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetState:
+    """The fleet as a decision sees it.
+
+    `incidents` are the open ones and those that ended lately, by id. `standing` is by engine name. `blind` are the
+    engines that cannot be seen. Build it with `fleet_state`; after an incident changed, take `with_incidents` before the
+    next decision, or two decisions may both spend the last of a budget.
+    """
+
+    now: float
+    window: Window
+    topology: Topology
+    policy: Policy
+    switches: Switches
+    incidents: Mapping[str, Incident]
+    standing: Mapping[str, Standing]
+    blind: frozenset[str]
+    blamed: frozenset[str]
+    under_repair: frozenset[str]
+    breaker: Breaker
+
+    def with_incidents(self, incidents: Iterable[Incident]) -> "FleetState":
+        """The same moment after incidents changed: those given replace the ones with their ids."""
+        merged = {**self.incidents, **{incident.id: incident for incident in incidents}}
+        return fleet_state(self.window, self.topology, merged.values(), self.policy, self.switches, now=self.now)
+
+    def repairs_under_way(self, besides: str) -> tuple[Incident, ...]:
+        """The incidents whose repair is not over, without the one called `besides`."""
+        return tuple(i for i in self.incidents.values() if i.state in UNDER_WAY and i.id != besides)
+
+    def capacity(self, engine: Entity) -> tuple[Capacity, ...]:
+        """The capacity of every scope that `engine` counts in, worked out with all incidents known."""
+        budget = self.policy.serving
+        return capacities(self.topology, budget, engine, self.standing, blamed=self.blamed, under_repair=self.under_repair)
+
+    def is_blind(self, entity: Entity) -> bool:
+        """Whether `entity` cannot be seen: an engine by itself, anything else when all of its engines cannot."""
+        names = {engine.name for engine in engines_of(self.topology, entity)}
+        return bool(names) and names <= self.blind
+
+    def opts_out(self, entity: Entity) -> Entity | None:
+        """What opted out so that `entity` is left alone: itself, or what it runs on, belongs to or serves."""
+        stated = {Entity.parse(name) for name in self.policy.opt_outs} | self.switches.opted_out
+        return next((holder for holder in holders_of(self.topology, entity) if holder in stated), None)
+
+    def cell_of(self, entity: Entity) -> str:
+        """The name of the cell that `entity` belongs to; the policy's where the map does not say."""
+        held = (h.name for h in holders_of(self.topology, entity) if h.kind is EntityKind.CELL)
+        return next(held, self.policy.cell)
+
+
+def engines_of(topology: Topology, entity: Entity) -> tuple[Entity, ...]:
+    """The engines that `entity` is or has: on a node, in a model; none where it has no engines of its own."""
+    if entity.kind is EntityKind.ENGINE:
+        return (entity,) if entity in topology else ()
+    relations = {
+        EntityKind.NODE: Relation.RUNS_ON,
+        EntityKind.MODEL: Relation.SERVES,
+        EntityKind.TELEMETRY: Relation.SCRAPED_BY,
+    }
+    relation = relations.get(entity.kind)
+    if relation is None:
+        return ()
+    return tuple(e for e in topology.inverse(entity, relation) if e.kind is EntityKind.ENGINE)
+
+
+def holders_of(topology: Topology, entity: Entity) -> tuple[Entity, ...]:
+    """`entity`, then all it runs on, is a member of, or serves, nearest first."""
+    found = [entity]
+    for holder in found:
+        for relation in (Relation.RUNS_ON, Relation.MEMBER_OF, Relation.SERVES):
+            found.extend(other for other in topology.related(holder, relation) if other not in found)
+    return tuple(found)
+
+
+def fleet_state(
+    window: Window,
+    topology: Topology,
+    incidents: Iterable[Incident] | None,
+    policy: Policy,
+    switches: Switches,
+    *,
+    now: float,
+) -> FleetState:
+    """Work the state out at `now`.
+
+    `incidents` are all open ones and those that ended within the longest span of the policy (breaker, cool-down,
+    ineffective repairs). None means that the record cannot be read: then the breaker is open, for unreadable means stop.
+    """
+    known = {incident.id: incident for incident in incidents or ()}
+    current = [incident for incident in known.values() if incident.state not in ENDED]
+    fresh = policy.freshness - max(0.0, now - window.now)  # a window that is itself old tells less
+    blind = _blind(window, topology, current, fresh)
+    standing = _standing(window, blind, fresh)
+    blamed = frozenset(i.entity.name for i in current if i.entity.kind is EntityKind.ENGINE and i.diagnosis.enough)
+    busy = frozenset(e.name for i in current if i.state in UNDER_WAY for e in engines_of(topology, i.entity))
+    if incidents is None:
+        trust = Breaker(BreakerState.OPEN, now, "the record of past repairs cannot be read", voids_before=now)
+    else:
+        trust = breaker_at(known.values(), len(blamed), len(topology.engines), policy.breaker, now)
+    return FleetState(
+        now=now,
+        window=window,
+        topology=topology,
+        policy=policy,
+        switches=switches,
+        incidents=MappingProxyType(known),
+        standing=standing,
+        blind=blind,
+        blamed=blamed,
+        under_repair=busy,
+        breaker=trust,
+    )
+
+
+def _blind(window: Window, topology: Topology, current: Iterable[Incident], freshness: float) -> frozenset[str]:
+    """Engines whose scrape nobody reports freshly, and those behind a source that an open incident calls blind."""
+    stale = window.age("scrape.up") > freshness
+    names = {engine.name for engine, old in zip(topology.engines, stale, strict=True) if old}
+    for incident in current:
+        if incident.cause == BLIND_CAUSE:
+            names.update(engine.name for engine in engines_of(topology, incident.entity) or topology.engines)
+    return frozenset(names)
+
+
+def _standing(window: Window, blind: frozenset[str], freshness: float) -> Mapping[str, Standing]:
+    """How every engine stands. Where a door reports at all, an engine that it does not report is blind, not serving."""
+    up = window.latest("scrape.up", freshness) >= 1.0
+    drained, ejected = window.latest("door.drained", freshness), window.latest("door.ejected", freshness)
+    unseen = np.isnan(drained) if "door.drained" in window.signals else np.zeros(window.rows, dtype=bool)
+    standing: dict[str, Standing] = {}
+    for row, engine in enumerate(window.topology.engines):
+        if engine.name in blind:
+            standing[engine.name] = Standing.BLIND
+        elif drained[row] >= 1.0:
+            standing[engine.name] = Standing.DRAINED
+        elif not up[row]:
+            standing[engine.name] = Standing.DOWN
+        elif unseen[row]:
+            standing[engine.name] = Standing.BLIND
+        else:
+            standing[engine.name] = Standing.EJECTED if ejected[row] >= 1.0 else Standing.SERVING
+    return MappingProxyType(standing)
