@@ -244,9 +244,11 @@ class FleetFile(_Strict):
         """The same fleet with the relative paths of its secret files taken from `folder`."""
         gateway, prometheus = self.gateway, self.telemetry.prometheus
         if gateway and gateway.admin_token_file:
-            gateway = gateway.model_copy(update={"admin_token_file": folder / gateway.admin_token_file})
+            gateway = gateway.model_copy(update={"admin_token_file": (folder / gateway.admin_token_file).absolute()})
         if prometheus and prometheus.bearer_token_file:
-            prometheus = prometheus.model_copy(update={"bearer_token_file": folder / prometheus.bearer_token_file})
+            prometheus = prometheus.model_copy(
+                update={"bearer_token_file": (folder / prometheus.bearer_token_file).absolute()}
+            )
         telemetry = self.telemetry.model_copy(update={"prometheus": prometheus})
         return self.model_copy(update={"gateway": gateway, "telemetry": telemetry})
 
