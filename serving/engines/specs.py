@@ -74,8 +74,10 @@ def simulated_engine(
 
 # What the CPU build needs to share a small machine: 1 GiB of KV cache space, one compute thread, no pinning to cores.
 CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+CPU_ARGUMENTS = ("--enforce-eager", "--max-num-seqs", "16")
 # A KV block of the CPU build holds 128 tokens, so 192 blocks are 24,576 tokens: 1,500 for each of 16 sequences.
-CPU_ARGUMENTS = ("--enforce-eager", "--num-gpu-blocks-override", "192", "--max-num-seqs", "16")
+CPU_KV_BLOCKS, CPU_TOKENS_PER_BLOCK, GPU_TOKENS_PER_BLOCK = 192, 128, 16
+LONGEST_SEQUENCE = 16_384
 # The tiny model needs little; several engines can then share one GPU.
 GPU_ARGUMENTS = ("--gpu-memory-utilization", "0.1", "--max-num-seqs", "64")
 
@@ -88,12 +90,14 @@ def vllm_engine(
     model: str = "tiny",
     otlp_endpoint: str | None = None,
     on_gpu: bool | None = None,
+    kv_blocks: int | None = None,
     extra: Sequence[str] = (),
 ) -> EngineSpec:
     """A real vLLM engine with dummy weights for the model in `model_dir`; `extra` options win over these.
 
     `otlp_endpoint` is the URL that takes trace exports over HTTP (protobuf), such as http://127.0.0.1:4318/v1/traces.
-    `on_gpu` None: a GPU is used when the machine has one and the installed vLLM is not the CPU build.
+    `kv_blocks` limits the KV cache (on a CPU 192 unless given; 20 of 128 tokens make KV pressure easy), and with it the
+    longest sequence. `on_gpu` None: a GPU is used when the machine has one and the installed vLLM is not the CPU build.
     """
     gpu = has_gpu() if on_gpu is None else on_gpu
     command = [
@@ -101,6 +105,11 @@ def vllm_engine(
         *("--served-model-name", model, "--load-format", "dummy", "--host", HOST, "--port", str(port)),
         *(GPU_ARGUMENTS if gpu else CPU_ARGUMENTS),
     ]
+    blocks = CPU_KV_BLOCKS if kv_blocks is None and not gpu else kv_blocks
+    if blocks is not None:
+        # vLLM refuses to start when one sequence of full length does not fit; one block is its own (the null block).
+        room = (blocks - 1) * (GPU_TOKENS_PER_BLOCK if gpu else CPU_TOKENS_PER_BLOCK)
+        command += ["--num-gpu-blocks-override", str(blocks), "--max-model-len", str(min(room, LONGEST_SEQUENCE))]
     # The development mode opens pause and resume; the engine listens on the loopback only.
     environment = {"HF_HUB_OFFLINE": "1", "VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "OTEL_SERVICE_NAME": name}
     if otlp_endpoint is not None:
