@@ -31,9 +31,11 @@ def increments(values: Floats, starts: Floats | None = None) -> Floats:
     grown = values - before
     reset = grown < 0
     if starts is not None:
+        # each sample belongs to the process that was known to run when it was taken
+        starts = np.where(np.isnan(values), np.nan, last_present(starts))
         start_before = np.full_like(starts, np.nan)
         start_before[:, 1:] = last_present(starts)[:, :-1]
-        reset |= (last_present(starts) - start_before) > 1.0  # start times come rounded to 10 ms; one second is a restart
+        reset |= (starts - start_before) > 1.0  # start times come rounded to 10 ms; one second is a restart
     return np.where(reset, values, grown)
 
 
@@ -48,7 +50,8 @@ def quantile(bounds: Floats, counts: Floats, q: float) -> Floats:
     """The q-quantile of each row's histogram by linear interpolation inside its bucket, as Prometheus does.
 
     `bounds` (buckets,) are upper bounds, ascending, the last one +inf. `counts` (rows, buckets) are cumulative. A
-    quantile in the last bucket is reported as the highest finite bound. NaN where a row holds no observation.
+    quantile in the last bucket is reported as the highest finite bound, one in a first bucket that ends at or below zero
+    as that bound. NaN where a row holds no observation, or no bucket is finite.
     """
     if not 0.0 <= q <= 1.0:
         raise ValueError(f"a quantile lies between 0 and 1, not at {q}")
@@ -63,4 +66,24 @@ def quantile(bounds: Floats, counts: Floats, q: float) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.where(inside > 0, (rank - below) / inside, 0.0)
         value = np.where(np.isinf(upper), lower, lower + (upper - lower) * share)
-    return np.where(total > 0, value, np.nan)
+    value = np.where((bucket == 0) & (upper <= 0), upper, value)
+    return np.where((total > 0) & (len(bounds) > 1), value, np.nan)
+
+
+def rebucket(bounds: Floats, counts: Floats, wanted: Floats) -> Floats:
+    """Cumulative `counts` (..., buckets) over `bounds`, said over the bounds `wanted` instead: (..., wanted buckets).
+
+    A bound that the histogram lacks gets the count that linear interpolation inside its bucket gives, so that quantiles
+    stay what they were and counters still never fall. Both bounds ascend and end in +inf.
+    """
+    if np.array_equal(bounds, wanted):
+        return counts
+    upper = np.searchsorted(bounds, wanted)
+    lower = np.maximum(upper - 1, 0)
+    base = np.where(upper > 0, bounds[lower], 0.0)
+    below = np.where(upper > 0, counts[..., lower], 0.0)
+    with np.errstate(invalid="ignore"):
+        share = np.where(np.isinf(bounds[upper]), 0.0, np.clip((wanted - base) / (bounds[upper] - base), 0.0, 1.0))
+        share = np.where(wanted == bounds[upper], 1.0, share)
+        between: Floats = below + (counts[..., upper] - below) * share
+    return np.where(np.isnan(counts[..., -1:]), np.nan, between)

@@ -64,8 +64,9 @@ class Reading:
     """What one source said at one reading. Every array has one row per engine of the topology it was asked for.
 
     `sampled_at` is when the source took each engine's samples (Unix seconds, NaN where it has none). `values` and
-    `histograms` are by canonical signal name; NaN is missing. `error` is set when the source as a whole failed: then
-    everything else is empty.
+    `histograms` are by canonical signal name; NaN is missing. `sampled_at_of` has the sampling times of those signals that
+    were not taken together with the engine's (the front door's, say). `failures` are by engine name, or `door` for the
+    front door. `error` is set when the source as a whole failed: then everything else is empty.
     """
 
     source: Entity
@@ -73,6 +74,7 @@ class Reading:
     sampled_at: Floats
     values: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
     histograms: Mapping[str, HistogramReading] = field(default_factory=lambda: MappingProxyType({}))
+    sampled_at_of: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
     spans: tuple[RequestSpan, ...] = ()
     events: tuple[Event, ...] = ()
     failures: Mapping[str, TargetFailure] = field(default_factory=lambda: MappingProxyType({}))
