@@ -1,6 +1,7 @@
 """The events of an incident's life: one dataclass a transition, as they are written to the journal.
 
-Beside them, the parts that an incident is put together from. Does not belong here: what an event does to an incident (agent.incident), how it is stored (agent.journal).
+Beside them, the parts that an incident is put together from. Does not belong here: what an event does to an incident
+(agent.incident), how it is stored (agent.journal).
 """
 
 from dataclasses import dataclass

@@ -1,0 +1,230 @@
+"""A journal in a database: SQLite in a file by default."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Select, delete, insert, select, update
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from agent.incident import Incident, IncidentEvent, Intended, Opened, apply
+from agent.journal import rules, versions
+from agent.journal.codec import decode, encode
+from agent.journal.dialect import WRITES, check_whole, insert_once, make_engine, translate, upsert
+from agent.journal.port import Answer, DamagedError, Entry, JournalError, KeyTakenError, Note, Switch
+from agent.journal.schema import cursors, entries, incidents, operation_keys, switches
+
+
+def open_journal(location: Path | str, *, create: bool = True, patience: float = 10.0) -> "StoredJournal":
+    """Open the journal in a file, or at a database URL (`dialect://...`).
+
+    The warden opens with `create`: a missing journal is made, an older one is brought up to date. Commands that only look
+    or answer open without it. `patience`: seconds to wait while another process writes. Raises JournalError with what to
+    do when it is missing, locked, damaged, not a journal, or of a newer version; it is then left as it was.
+    """
+    url, shown = _resolve(location, create=create)
+    engine = make_engine(url, patience)
+    journal = StoredJournal(engine, shown)
+    try:
+        journal.prepare(create=create)
+    except BaseException:
+        engine.dispose()
+        raise
+    return journal
+
+
+def _resolve(location: Path | str, *, create: bool) -> tuple[URL, str]:
+    if isinstance(location, str) and "://" in location:
+        url = make_url(location)
+        return url, url.render_as_string(hide_password=True)
+    path = Path(location).absolute()
+    if create:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(f"the folder of the journal {path} cannot be made: {error}; choose another one") from error
+    elif not path.exists():
+        raise JournalError(f"there is no journal at {path}: no warden ever ran with this state directory; check its name")
+    return URL.create("sqlite", database=str(path)), str(path)
+
+
+class StoredJournal:
+    """A Journal over SQLAlchemy. Open one with `open_journal`."""
+
+    def __init__(self, engine: Engine, location: str) -> None:
+        self._engine = engine
+        self._writer = engine.execution_options(**{WRITES: True})
+        self._location = location
+        self._lock = Lock()
+        self._folded: dict[str, tuple[int, Incident]] = {}  # standing incidents, with the last entry folded into each
+
+    @property
+    def location(self) -> str:
+        return self._location
+
+    def prepare(self, *, create: bool) -> None:
+        """Check the store; with `create`, bring its tables up to date."""
+        if not create:
+            with self._read() as connection:
+                versions.require_up_to_date(connection, self._location)
+            return
+        with self._write() as connection:
+            check_whole(connection, self._location)
+            versions.bring_up_to_date(connection, self._location)
+
+    def append(self, event: IncidentEvent) -> int:
+        with self._write() as connection:
+            seq, after = self._append(connection, event)
+        self._keep(seq, after)
+        return seq
+
+    def note(self, note: Note) -> int:
+        with self._write() as connection:
+            return self._insert(connection, note)
+
+    def events(self, since: int = 0, incident: str | None = None, limit: int | None = None) -> tuple[Entry, ...]:
+        query = select(entries.c.seq, entries.c.body).where(entries.c.seq > since).order_by(entries.c.seq).limit(limit)
+        if incident is not None:
+            query = query.where(entries.c.incident == incident)
+        with self._read() as connection:
+            return tuple(Entry(seq, self._decode(seq, body)) for seq, body in connection.execute(query))
+
+    def incidents(self, *, open_only: bool = False) -> tuple[Incident, ...]:
+        query = select(incidents.c.id).order_by(incidents.c.opened_seq)
+        return self._fold_all(query.where(~incidents.c.ended) if open_only else query)
+
+    def standing(self) -> tuple[Incident, ...]:
+        return self._fold_all(select(incidents.c.id).where(incidents.c.standing).order_by(incidents.c.opened_seq))
+
+    def incident(self, incident: str) -> Incident | None:
+        with self._read() as connection:
+            return self._fold(connection, incident)
+
+    def switch(self, name: str) -> Switch:
+        with self._read() as connection:
+            row = connection.execute(select(switches).where(switches.c.name == name)).first()
+        return Switch(name) if row is None else Switch(row.name, row.is_on, row.turned_by, row.turned_at, row.why)
+
+    def set_switch(self, name: str, *, on: bool, by: str, at: float, why: str = "") -> Switch:
+        switch = Switch(name, on, by, at, why)
+        with self._write() as connection:
+            values = {"name": name, "is_on": on, "turned_by": by, "turned_at": at, "why": why}
+            upsert(connection, switches, values)
+            self._insert(connection, rules.switch_note(switch))
+        return switch
+
+    def cursor(self, sink: str) -> int:
+        with self._read() as connection:
+            return connection.execute(select(cursors.c.seq).where(cursors.c.sink == sink)).scalar() or 0
+
+    def set_cursor(self, sink: str, seq: int) -> None:
+        with self._write() as connection:
+            upsert(connection, cursors, {"sink": sink, "seq": seq}, only_up="seq")
+
+    def approve(self, incident: str, by: str, now: float) -> Answer:
+        return self._answer(incident, approved=True, by=by, now=now)
+
+    def reject(self, incident: str, by: str, now: float) -> Answer:
+        return self._answer(incident, approved=False, by=by, now=now)
+
+    def prune(self, before: float) -> int:
+        over = ~incidents.c.standing & (incidents.c.over_at < before)
+        with self._write() as connection:
+            gone = select(incidents.c.id).where(over)
+            connection.execute(delete(entries).where(entries.c.incident.in_(gone)))
+            connection.execute(delete(operation_keys).where(operation_keys.c.incident.in_(gone)))
+            connection.execute(delete(entries).where(entries.c.incident.is_(None), entries.c.at < before))
+            return connection.execute(delete(incidents).where(over)).rowcount
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def _read(self) -> Iterator[Connection]:
+        with self._translated(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        with self._translated(), self._writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise translate(error, self._location) from error
+        except SQLAlchemyError as error:
+            raise JournalError(f"the journal {self._location} cannot be used: {error}; nothing was written") from error
+
+    def _append(self, connection: Connection, event: IncidentEvent) -> tuple[int, Incident]:
+        after = rules.after(self._fold(connection, event.incident, for_update=True), event)
+        if isinstance(event, Intended) and not insert_once(
+            connection, operation_keys, {"key": event.key, "incident": event.incident}
+        ):
+            owner = select(operation_keys.c.incident).where(operation_keys.c.key == event.key)
+            raise KeyTakenError(rules.key_taken(event, connection.execute(owner).scalar_one()))
+        seq = self._insert(connection, event)
+        stands = {"ended": after.ended, "standing": after.standing, "over_at": rules.over_at(after)}
+        if isinstance(event, Opened):
+            connection.execute(insert(incidents).values(id=event.incident, opened_seq=seq, **stands))
+        else:
+            connection.execute(update(incidents).where(incidents.c.id == event.incident).values(**stands))
+        return seq, after
+
+    def _insert(self, connection: Connection, event: IncidentEvent | Note) -> int:
+        kind, body = encode(event)
+        values = {"at": event.at, "incident": rules.incident_of(event), "type": kind, "body": body}
+        return int(connection.execute(insert(entries).values(values).returning(entries.c.seq)).scalar_one())
+
+    def _answer(self, incident: str, *, approved: bool, by: str, now: float) -> Answer:
+        with self._write() as connection:
+            known = self._fold(connection, incident, for_update=True)
+            result, event = rules.answer(known, incident, approved=approved, by=by, now=now)
+            if event is None:
+                return result
+            seq, after = self._append(connection, event)
+        self._keep(seq, after)
+        return result
+
+    def _fold_all(self, query: Select[Any]) -> tuple[Incident, ...]:
+        with self._read() as connection:
+            found = [self._fold(connection, name) for (name,) in connection.execute(query).all()]
+        return tuple(incident for incident in found if incident is not None)
+
+    def _fold(self, connection: Connection, name: str, *, for_update: bool = False) -> Incident | None:
+        """The incident as committed, reading only what came since it was folded last."""
+        known = select(incidents.c.id).where(incidents.c.id == name)
+        if connection.execute(known.with_for_update() if for_update else known).first() is None:
+            return None
+        with self._lock:
+            seq, incident = self._folded.get(name, (0, None))
+        query = select(entries.c.seq, entries.c.body).where(entries.c.incident == name, entries.c.seq > seq)
+        for seq, body in connection.execute(query.order_by(entries.c.seq)):
+            incident = self._apply(incident, seq, body)
+        if incident is not None:
+            self._keep(seq, incident)
+        return incident
+
+    def _apply(self, incident: Incident | None, seq: int, body: str) -> Incident:
+        event = self._decode(seq, body)
+        if isinstance(event, Note):
+            raise DamagedError(f"entry {seq} of the journal {self._location} is a note that names an incident")
+        try:
+            return apply(incident, event)
+        except ValueError as error:
+            raise DamagedError(f"entry {seq} of the journal {self._location} makes no sense: {error}") from error
+
+    def _decode(self, seq: int, body: str) -> IncidentEvent | Note:
+        return decode(body, f"entry {seq} of the journal {self._location}")
+
+    def _keep(self, seq: int, incident: Incident) -> None:
+        with self._lock:
+            if not incident.standing:
+                self._folded.pop(incident.id, None)
+            elif seq >= self._folded.get(incident.id, (0, incident))[0]:
+                self._folded[incident.id] = (seq, incident)
