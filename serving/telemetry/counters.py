@@ -20,6 +20,18 @@ def last_present(values: Floats) -> Floats:
     return np.where(index >= 0, filled, np.nan)
 
 
+def newest_present(values: Floats) -> NDArray[np.intp]:
+    """The column of each row's last present value, -1 where a row has none. Shape (rows, times) in, (rows,) out."""
+    columns = values.shape[1]
+    newest = np.full(len(values), columns - 1, dtype=np.intp)
+    if columns == 0:
+        return newest
+    older = np.flatnonzero(np.isnan(values[:, -1]))  # usually few: most rows end in a present value
+    backwards = ~np.isnan(values[older, ::-1])
+    newest[older] = np.where(backwards.any(axis=1), columns - 1 - backwards.argmax(axis=1), -1)
+    return newest
+
+
 def increments(values: Floats, starts: Floats | None = None) -> Floats:
     """What a counter grew by at each sample since the sample before it. Shape (rows, times) in and out.
 

@@ -93,18 +93,17 @@ class Window:
     def latest(self, signal: str, within: float) -> Floats:
         """The newest sample of each engine no older than `within` seconds; NaN otherwise. Shape (engines,)."""
         matrix = self.signals.get(signal)
-        if matrix is None or matrix.values.shape[1] == 0:
+        if matrix is None:
             return np.full(self.rows, np.nan)
-        newest = counters.last_present(matrix.values)[:, -1]
+        newest = _taken(matrix.values, counters.newest_present(matrix.values))
         return np.where(self.age(signal) <= within, newest, np.nan)
 
     def age(self, signal: str) -> Floats:
         """Seconds since the newest present sample of each engine; +inf where there is none. Shape (engines,)."""
         matrix = self.signals.get(signal)
-        if matrix is None or matrix.values.shape[1] == 0:
+        if matrix is None:
             return np.full(self.rows, np.inf)
-        taken = np.where(np.isnan(matrix.values), np.nan, matrix.sampled_at)
-        newest = counters.last_present(taken)[:, -1]
+        newest = _taken(matrix.sampled_at, counters.newest_present(matrix.values))
         return np.where(np.isnan(newest), np.inf, self.now - newest)
 
     def increments(self, counter: str) -> Floats:
@@ -172,3 +171,10 @@ class Window:
         if matrix is None:
             return np.full((self.rows, len(self.times[columns])), np.nan)
         return matrix.values[:, columns]
+
+
+def _taken(matrix: Floats, columns: NDArray[np.intp]) -> Floats:
+    """The value of each row at its column; NaN where the column is -1."""
+    if matrix.shape[1] == 0:
+        return np.full(len(matrix), np.nan)
+    return np.where(columns >= 0, matrix[np.arange(len(matrix)), columns], np.nan)
