@@ -92,9 +92,13 @@ def _write_files(directory: Path) -> None:
         }
         for number, token in zip((end, start_of_turn, end_of_turn), SPECIAL_TOKENS, strict=True)
     }
-    _write_json(
-        directory / "config.json", MODEL_CONFIG | {"bos_token_id": end, "eos_token_id": end_of_turn, "pad_token_id": end}
-    )
+    tokens = {
+        "bos_token_id": end,
+        "eos_token_id": end_of_turn,
+        "pad_token_id": end,
+        "vocab_size": tokenizer.get_vocab_size(),
+    }
+    _write_json(directory / "config.json", MODEL_CONFIG | tokens)
     _write_json(
         directory / "tokenizer_config.json",
         {
