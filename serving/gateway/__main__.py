@@ -1,0 +1,142 @@
+"""`python -m serving.gateway`: run the front door until SIGTERM or Ctrl-C."""
+
+import argparse
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from serving.fleet.fleet_file import FleetFile
+from serving.fleet.topology import EngineFacts, Topology
+from serving.gateway.proxy import Limits
+from serving.gateway.server import DoorSettings, running_door
+from serving.gateway.state_file import StateFileError
+from serving.yaml_file import FileError
+
+BAD_USAGE = 2
+TOKEN_VARIABLE = "FLEETWARDEN_DOOR_TOKEN"  # noqa: S105 - the name of a variable, not a secret
+_ENGINE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)=(?P<model>[^@]+)@(?P<url>https?://\S+)")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class UsageError(Exception):
+    """The command line, or a file it names, is not usable. Says what to do."""
+
+
+def engine(text: str) -> EngineFacts:
+    """Read NAME=MODEL@URL. Raises UsageError."""
+    match = _ENGINE.fullmatch(text)
+    if match is None or not urlsplit(match["url"]).hostname:
+        raise UsageError(f"--engine {text!r}: write NAME=MODEL@URL, as in sim-0=sim@http://127.0.0.1:8101")
+    return EngineFacts(match["name"], match["url"].rstrip("/"), match["model"])
+
+
+def topology(fleet: Path | None, engines: Sequence[str]) -> Topology:
+    """The map from --fleet, or from --engine. Raises UsageError."""
+    if (fleet is None) == (not engines):
+        raise UsageError("give either --fleet FLEET.yaml or one or more --engine NAME=MODEL@URL")
+    if fleet is not None:
+        try:
+            return FleetFile.read(fleet).topology()
+        except FileError as error:
+            raise UsageError(str(error)) from error
+    facts = [engine(text) for text in engines]
+    twice = sorted({fact.name for fact in facts if sum(other.name == fact.name for other in facts) > 1})
+    if twice:
+        raise UsageError(f"--engine: the name {', '.join(twice)} is given twice; names must differ")
+    return Topology(facts)
+
+
+def token(path: Path | None) -> str | None:
+    """The admin token from a file, or from the environment. Raises UsageError."""
+    if path is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    try:
+        read = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--admin-token-file {path}: cannot be read: {error}") from error
+    if not read:
+        raise UsageError(f"--admin-token-file {path}: is empty; put the token into it")
+    return read
+
+
+def settings(arguments: argparse.Namespace) -> DoorSettings:
+    """The door's settings from parsed arguments. Raises UsageError."""
+    secret = token(arguments.admin_token_file)
+    if arguments.admin_host not in _LOOPBACK and secret is None:
+        raise UsageError(
+            f"--admin-host {arguments.admin_host}: orders from outside this machine need a token; "
+            f"give --admin-token-file or set {TOKEN_VARIABLE}"
+        )
+    if arguments.first_byte_timeout <= 0 or arguments.request_timeout <= 0:
+        raise UsageError("--first-byte-timeout and --request-timeout must be more than 0 seconds")
+    return DoorSettings(
+        host=arguments.host,
+        port=arguments.port,
+        admin_host=arguments.admin_host,
+        admin_port=arguments.admin_port,
+        state=arguments.state,
+        admin_token=secret,
+        limits=Limits(first_byte_s=arguments.first_byte_timeout, request_s=arguments.request_timeout),
+        seed=arguments.seed,
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m serving.gateway", description="The front door of a vLLM fleet.")
+    made.add_argument("--fleet", type=Path, metavar="FLEET.yaml", help="the fleet's map")
+    made.add_argument("--engine", action="append", default=[], metavar="NAME=MODEL@URL", help="one engine; may be repeated")
+    made.add_argument("--host", default="127.0.0.1", help="where users' requests come in (default %(default)s)")
+    made.add_argument(
+        "--port", type=int, default=8100, help="port of users' requests; 0 takes a free one (default %(default)s)"
+    )
+    made.add_argument("--admin-host", default="127.0.0.1", help="where orders come in (default %(default)s)")
+    made.add_argument(
+        "--admin-port", type=int, default=8099, help="port of orders; 0 takes a free one (default %(default)s)"
+    )
+    made.add_argument(
+        "--admin-token-file", type=Path, help=f"file with the bearer token of orders (or set {TOKEN_VARIABLE})"
+    )
+    made.add_argument("--state", type=Path, help="file that keeps drains, weights and operation keys over a restart")
+    made.add_argument(
+        "--first-byte-timeout", type=float, default=30.0, metavar="S", help="for streams (default %(default)s)"
+    )
+    made.add_argument(
+        "--request-timeout", type=float, default=600.0, metavar="S", help="whole request (default %(default)s)"
+    )
+    made.add_argument("--seed", type=int, default=0, help="seed of the choice among engines")
+    return made
+
+
+async def serve(fleet: Topology, chosen: DoorSettings) -> None:
+    """Run the door until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with running_door(fleet, chosen) as door:
+        sys.stdout.write(f"front door: {len(fleet.engines)} engines, users at {door.url}, orders at {door.admin_url}\n")
+        sys.stdout.flush()
+        await stop.wait()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0 stopped by a signal, 1 could not listen, 2 bad usage or unreadable input."""
+    arguments = parser().parse_args(argv)
+    try:
+        asyncio.run(serve(topology(arguments.fleet, arguments.engine), settings(arguments)))
+    except (UsageError, StateFileError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return BAD_USAGE
+    except OSError as error:
+        sys.stderr.write(f"error: cannot listen: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
