@@ -45,10 +45,11 @@ class ExecutorParameters:
 
 
 def operation_key(incident: Incident, attempt: int, step: str) -> str:
-    """The key of the next operation for a step: the same from the same journal, new after a withdrawal, fit for a URL."""
+    """The key of the next operation for a step: the same from the same journal, and never one used before."""
     base = f"{incident.id}.{attempt}.{step}"
-    again = _times_withdrawn(incident, attempt, step)
-    return f"{base}~{again + 1}" if again else base
+    used = (*incident.operations, *incident.withdrawn)
+    tries = sum(1 for operation in used if (operation.attempt, operation.step) == (attempt, step))
+    return f"{base}~{tries + 1}" if tries else base
 
 
 def _times_withdrawn(incident: Incident, attempt: int, step: str) -> int:

@@ -100,7 +100,7 @@ class SymptomsGone:
 
 @dataclass(frozen=True, slots=True)
 class SymptomsBack:
-    """The cause is diagnosed again after it was gone."""
+    """The cause is diagnosed again after it was gone, or may be: its target cannot be seen any more."""
 
     incident: str
     at: float

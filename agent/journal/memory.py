@@ -43,9 +43,10 @@ class MemoryJournal:
             found = [entry for entry in later if incident is None or rules.incident_of(entry.event) == incident]
             return tuple(found[:limit])
 
-    def incidents(self, *, open_only: bool = False) -> tuple[Incident, ...]:
+    def incidents(self, *, open_only: bool = False, since: float | None = None) -> tuple[Incident, ...]:
         with self._lock:
-            return tuple(incident for incident in self._incidents.values() if not (open_only and incident.ended))
+            found = [incident for incident in self._incidents.values() if not (open_only and incident.ended)]
+            return tuple(incident for incident in found if since is None or rules.not_over(incident, since))
 
     def standing(self) -> tuple[Incident, ...]:
         with self._lock:

@@ -106,8 +106,11 @@ class Journal(Protocol):
         """Entries with a sequence number above `since`, oldest first: of one incident, or all of them, notes included."""
         ...
 
-    def incidents(self, *, open_only: bool = False) -> tuple[Incident, ...]:
-        """All incidents, or those that have not ended, in the order they were opened."""
+    def incidents(self, *, open_only: bool = False, since: float | None = None) -> tuple[Incident, ...]:
+        """All incidents, in the order they were opened.
+
+        `open_only`: those that have not ended. `since`: those that are not over, or were not yet at that time.
+        """
         ...
 
     def standing(self) -> tuple[Incident, ...]:

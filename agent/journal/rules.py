@@ -45,6 +45,12 @@ def over_at(incident: Incident) -> float | None:
     return max(incident.ended_at, incident.closed_at or incident.ended_at)
 
 
+def not_over(incident: Incident, at: float) -> bool:
+    """Whether an incident was not over for good at that time, or not before it."""
+    over = over_at(incident)
+    return over is None or over >= at
+
+
 def incident_of(event: IncidentEvent | Note) -> str | None:
     """The incident that an entry is about; None for a note."""
     return None if isinstance(event, Note) else event.incident

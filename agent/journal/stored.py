@@ -17,6 +17,8 @@ from agent.journal.dialect import WRITES, check_whole, insert_once, make_engine,
 from agent.journal.port import Answer, DamagedError, Entry, JournalError, KeyTakenError, Note, Switch
 from agent.journal.schema import cursors, entries, incidents, operation_keys, switches
 
+_REMEMBERED = 1_000  # incidents kept folded in memory, so that a step of the loop reads only what is new
+
 
 def open_journal(location: Path | str, *, create: bool = True, patience: float = 10.0) -> "StoredJournal":
     """Open the journal in a file, or at a database URL (`dialect://...`).
@@ -59,7 +61,7 @@ class StoredJournal:
         self._writer = engine.execution_options(**{WRITES: True})
         self._location = location
         self._lock = Lock()
-        self._folded: dict[str, tuple[int, Incident]] = {}  # standing incidents, with the last entry folded into each
+        self._folded: dict[str, tuple[int, Incident]] = {}  # used lately, with the last entry folded into each
 
     @property
     def location(self) -> str:
@@ -92,9 +94,13 @@ class StoredJournal:
         with self._read() as connection:
             return tuple(Entry(seq, self._decode(seq, body)) for seq, body in connection.execute(query))
 
-    def incidents(self, *, open_only: bool = False) -> tuple[Incident, ...]:
+    def incidents(self, *, open_only: bool = False, since: float | None = None) -> tuple[Incident, ...]:
         query = select(incidents.c.id).order_by(incidents.c.opened_seq)
-        return self._fold_all(query.where(~incidents.c.ended) if open_only else query)
+        if open_only:
+            query = query.where(~incidents.c.ended)
+        if since is not None:
+            query = query.where(incidents.c.over_at.is_(None) | (incidents.c.over_at >= since))
+        return self._fold_all(query)
 
     def standing(self) -> tuple[Incident, ...]:
         return self._fold_all(select(incidents.c.id).where(incidents.c.standing).order_by(incidents.c.opened_seq))
@@ -224,7 +230,9 @@ class StoredJournal:
 
     def _keep(self, seq: int, incident: Incident) -> None:
         with self._lock:
-            if not incident.standing:
-                self._folded.pop(incident.id, None)
-            elif seq >= self._folded.get(incident.id, (0, incident))[0]:
-                self._folded[incident.id] = (seq, incident)
+            if seq < self._folded.get(incident.id, (0, incident))[0]:
+                return
+            self._folded.pop(incident.id, None)
+            self._folded[incident.id] = (seq, incident)  # the dict keeps the order of use
+            if len(self._folded) > _REMEMBERED:
+                self._folded.pop(next(iter(self._folded)))
