@@ -33,12 +33,22 @@ class Guard(Strict):
     because: str
 
 
+UNDO = "undo"
+
+
 class Step(Strict):
     """One action. `arguments` are bound to the verb's real signature when the runbook is loaded.
+
+    `do: undo` with the argument `step` takes an earlier step back, to exactly what it found (a weight to its old value),
+    and does nothing where that step had changed nothing.
 
     `expect` is the outcome that lets the runbook go on; anything else does what `otherwise` says: `rule_out` closes the
     incident's cause (a probe disproved it), `next` goes on all the same, `fail` rolls back and escalates. `until` (CEL)
     must become true within `within` seconds before the next step; when it does not, `if_late` says what then.
+
+    An outcome `failed` that a retry may help is tried again, under a new key and at growing distances, for `retry_for`
+    seconds; an unknown one never is. In a rollback a step is taken back only if `undo_when` (CEL) is true, where given: an
+    engine that still serves nobody had better stay out of rotation.
     """
 
     id: Name
@@ -49,6 +59,8 @@ class Step(Strict):
     until: str | None = None
     within: Seconds = 0.0
     if_late: Literal["next", "fail"] = "fail"
+    retry_for: Seconds = 0.0
+    undo_when: str | None = None
     because: str = ""
 
 

@@ -14,7 +14,8 @@ from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import Relation, Topology
 from serving.telemetry.window import Window
 
-UNDER_WAY = frozenset({IncidentState.ACTING, IncidentState.VERIFYING, IncidentState.ROLLING_BACK})
+ROLLED_BACK = "rollback"
+"""The step that is written as passed once a rollback is over; from then on the incident only waits for its next attempt."""
 BLIND_CAUSE = "telemetry.blind"
 
 
@@ -58,7 +59,7 @@ class FleetState:
 
     def repairs_under_way(self, besides: str) -> tuple[Incident, ...]:
         """The incidents whose repair is not over, without the one called `besides`."""
-        return tuple(i for i in self.incidents.values() if i.state in UNDER_WAY and i.id != besides)
+        return tuple(i for i in self.incidents.values() if under_way(i) and i.id != besides)
 
     def capacity(self, engine: Entity) -> tuple[Capacity, ...]:
         """The capacity of every scope that `engine` counts in, worked out with all incidents known."""
@@ -79,6 +80,13 @@ class FleetState:
         """The name of the cell that `entity` belongs to; the policy's where the map does not say."""
         held = (h.name for h in holders_of(self.topology, entity) if h.kind is EntityKind.CELL)
         return next(held, self.policy.cell)
+
+
+def under_way(incident: Incident) -> bool:
+    """Whether the incident's repair has begun and is not over: steps, verification, or a rollback that still has to do."""
+    if incident.state is IncidentState.ROLLING_BACK:
+        return ROLLED_BACK not in incident.passed
+    return incident.state in {IncidentState.ACTING, IncidentState.VERIFYING}
 
 
 def engines_of(topology: Topology, entity: Entity) -> tuple[Entity, ...]:
@@ -125,7 +133,7 @@ def fleet_state(
     blind = _blind(window, topology, current, fresh)
     standing = _standing(window, blind, fresh)
     blamed = frozenset(i.entity.name for i in current if i.entity.kind is EntityKind.ENGINE and i.diagnosis.enough)
-    busy = frozenset(e.name for i in current if i.state in UNDER_WAY for e in engines_of(topology, i.entity))
+    busy = frozenset(e.name for i in current if under_way(i) for e in engines_of(topology, i.entity))
     if incidents is None:
         trust = Breaker(BreakerState.OPEN, now, "the record of past repairs cannot be read", voids_before=now)
     else:
