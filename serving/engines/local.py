@@ -19,7 +19,7 @@ from serving.engines.engine_process import EngineError, EngineProcess, EngineSta
 from serving.engines.ledger import Deed, EngineRecord, ExitNote, Intent, Operation, engine_lock, is_locked
 from serving.engines.processes import ProcessMark
 from serving.engines.records import read_record, write_record
-from serving.engines.spawning import spawn
+from serving.engines.spawning import await_exit_noted, spawn
 from serving.engines.specs import NAME_PATTERN, EngineKind, EngineSpec
 
 OWN_PREFIX = "FLEETWARDEN_"
@@ -262,6 +262,8 @@ class LocalEngines:
         if left:
             pids = ", ".join(str(process.pid) for process in left)
             raise EngineError(f"engine {name}: processes {pids} do not end, even by SIGKILL; look at them with ps")
+        for process in members:
+            await_exit_noted(process.pid)
 
     def _begin(self, name: str, spec: EngineSpec, intent: Intent, grace_s: float) -> None:
         """Under the lock: write the intent, clear the way, start, write the result."""
@@ -289,6 +291,7 @@ class LocalEngines:
         pid = spawn(spec.command, environment, self.log(name), lambda pid, code: self._note_exit(name, pid, code))
         process = processes.mark(pid)
         if process is None or not processes.wait_gone([process], EARLY_EXIT_S, self._real):
+            await_exit_noted(pid)
             raise EngineError(f"it ended at once; the end of {self.log(name)}:\n{_tail(self.log(name))}")
         return process
 

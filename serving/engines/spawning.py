@@ -14,6 +14,9 @@ from pathlib import Path
 
 RESET_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
+# The children of this process that still run, by process id; each thread takes itself out.
+_reapers: dict[int, threading.Thread] = {}
+
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path, on_exit: Callable[[int, int], None]) -> int:
     """Start `command` and return its process id, which is also its session and process group.
@@ -38,8 +41,17 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path, on_
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ),
     )
-    threading.Thread(target=_reap, args=(pid, on_exit), name=f"reaper-{pid}", daemon=True).start()
+    reaper = threading.Thread(target=_reap, args=(pid, on_exit), name=f"reaper-{pid}", daemon=True)
+    _reapers[pid] = reaper
+    reaper.start()
     return pid
+
+
+def await_exit_noted(pid: int, timeout_s: float = 5.0) -> None:
+    """Once `pid` has ended: wait until its `on_exit` has returned. Nothing to wait for unless this process spawned it."""
+    reaper = _reapers.get(pid)
+    if reaper is not None:
+        reaper.join(timeout_s)
 
 
 def _reap(pid: int, on_exit: Callable[[int, int], None]) -> None:
@@ -47,3 +59,4 @@ def _reap(pid: int, on_exit: Callable[[int, int], None]) -> None:
     with contextlib.suppress(ChildProcessError):
         _, status = os.waitpid(pid, 0)
         on_exit(pid, os.waitstatus_to_exitcode(status))
+    _reapers.pop(pid, None)
