@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.decision.policy import BreakerSettings
-from agent.incident import ENDED, Ending, Incident, IncidentState
+from agent.incident import ENDED, Ending, Incident
 
 
 class BreakerState(StrEnum):
@@ -55,7 +55,7 @@ def repairs_of(incident: Incident) -> Iterable[Repair]:
         if attempt < incident.attempt:
             yield Repair(max(o.finished_at or o.intended_at for o in mine), mine[0].intended_at, incident.id, helped=False)
         elif incident.state in ENDED and incident.ended_at is not None:
-            helped = incident.state is IncidentState.RESOLVED
+            helped = incident.ending is Ending.REPAIRED
             yield Repair(incident.ended_at, mine[0].intended_at, incident.id, helped)
 
 

@@ -18,7 +18,7 @@ from agent.decision.guards import Held
 from agent.decision.policy import Policy
 from agent.decision.rollback import left_changed, rollback_progress
 from agent.decision.state import ROLLED_BACK, FleetState
-from agent.decision.steps import UNKNOWN_LIMIT, Specs, Stage, StepProgress, first_step, progress
+from agent.decision.steps import UNKNOWN_LIMIT, Specs, Stage, StepProgress, changes, first_step, progress
 from agent.decision.verify import Recovery, Verified, judge_recovery
 from agent.incident import (
     ENDED,
@@ -32,6 +32,9 @@ from agent.incident import (
     VerificationStarted,
 )
 from runbooks.runbook import Runbook
+
+GONE_FOR = 120.0
+"""Seconds for which a cause must stay away after a rollback before the incident is over: several detector holds."""
 
 _WAITS = frozenset(
     {
@@ -103,9 +106,8 @@ def advance(
         return _after_step(incident, progress(incident, runbook, state, specs, now=now), now)
     if incident.state is IncidentState.VERIFYING:
         return _after_verification(incident, _recovery(incident, runbook, state, now), now)
-    if incident.state is IncidentState.ROLLING_BACK and ROLLED_BACK not in incident.passed:
-        back = rollback_progress(incident, runbook, state, specs, now=now)
-        return StepPassed(incident.id, now, ROLLED_BACK, back.says) if back.stage is Stage.COMPLETE else None
+    if incident.state is IncidentState.ROLLING_BACK:
+        return _after_rollback(incident, rollback_progress(incident, runbook, state, specs, now=now), specs, now)
     return None
 
 
@@ -233,6 +235,18 @@ def _after_verification(incident: Incident, recovery: Recovery, now: float) -> I
             return RollbackStarted(incident.id, now, f"users are not shown to be served well again: {recovery.says}")
         case _:
             return None
+
+
+def _after_rollback(incident: Incident, back: StepProgress, specs: Specs, now: float) -> IncidentEvent | None:
+    if back.stage is not Stage.COMPLETE:
+        return None
+    if ROLLED_BACK not in incident.passed:
+        return StepPassed(incident.id, now, ROLLED_BACK, back.says)
+    gone = now - (incident.gone_since if incident.gone_since is not None else now)
+    if gone < GONE_FOR or changes(incident, specs):
+        return None
+    says = f"{incident.cause} has stayed away for {gone:.0f} s since attempt {incident.attempt} was rolled back"
+    return Ended(incident.id, now, IncidentState.RESOLVED, Ending.HEALED, says)
 
 
 def _no(held: Held, at: StepProgress | None = None) -> Decision:

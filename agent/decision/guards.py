@@ -13,7 +13,7 @@ from agent.decision.capacity import Standing
 from agent.decision.decision import Reason
 from agent.decision.facts import facts
 from agent.decision.state import FleetState, engines_of, under_way
-from agent.decision.steps import Specs
+from agent.decision.steps import Specs, changes
 from agent.incident import Ending, Incident
 from runbooks.conditions import Truth, compiled
 from runbooks.runbook import Runbook
@@ -60,9 +60,12 @@ def blind(incident: Incident, state: FleetState) -> Held | None:
 
 
 def thin_evidence(incident: Incident, runbook: Runbook, specs: Specs) -> Held | None:
-    """The diagnosis is too weak. A runbook that begins with the very probe that would tell may begin all the same."""
+    """The diagnosis is too weak. A runbook that begins with the very probe that would tell may begin all the same.
+
+    While a change of our own still holds (an engine kept drained), its symptoms are hidden by that and not gone.
+    """
     diagnosis = incident.diagnosis
-    if incident.gone_since is not None:
+    if incident.gone_since is not None and not changes(incident, specs):
         return Held(Reason.EVIDENCE_THIN, f"{incident.cause} is no longer diagnosed on {incident.entity}")
     if not diagnosis.enough:
         missing = f"; could not be read: {', '.join(diagnosis.missing)}" if diagnosis.missing else ""

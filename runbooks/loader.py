@@ -1,0 +1,115 @@
+"""Loading runbooks: the shipped library and directories of a user's own, strictly, with every mistake at once.
+
+A runbook of a later directory takes the place of an earlier one that has its name or its cause. Within one directory a
+name and a cause appear once, so that it is never a matter of luck which runbook is followed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from actuators.action import VerbSpec
+from runbooks.lint import Known, mistakes
+from runbooks.runbook import Runbook
+from serving.yaml_file import FileError, Problem, YamlFile, load_file
+
+LIBRARY = Path(__file__).parent / "library"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One runbook, where it came from, and what it took the place of."""
+
+    runbook: Runbook
+    file: Path
+    instead_of: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunbookLibrary:
+    """All runbooks in force, by cause: there is at most one for each."""
+
+    by_cause: Mapping[str, Loaded]
+
+    def for_cause(self, cause: str) -> Runbook | None:
+        """The runbook for `cause`, if there is one."""
+        loaded = self.by_cause.get(cause)
+        return loaded.runbook if loaded else None
+
+    def named(self, name: str) -> Loaded | None:
+        """The runbook called `name`, if it is in force."""
+        return next((loaded for loaded in self.by_cause.values() if loaded.runbook.name == name), None)
+
+    @property
+    def runbooks(self) -> tuple[Runbook, ...]:
+        """All runbooks in force, by name."""
+        return tuple(sorted((loaded.runbook for loaded in self.by_cause.values()), key=lambda runbook: runbook.name))
+
+
+def load_library(
+    verbs: Mapping[str, VerbSpec],
+    causes: Iterable[str],
+    directories: Sequence[Path] = (),
+    *,
+    signals: Iterable[str] | None = None,
+    shipped: Path | None = LIBRARY,
+) -> RunbookLibrary:
+    """The shipped library (unless `shipped` is None) and then `directories`, in order.
+
+    `signals`, where given, are all that conditions may ask for. Raises FileError with every mistake of every file.
+    """
+    known = Known(verbs, frozenset(causes), None if signals is None else frozenset(signals))
+    problems: list[Problem] = []
+    in_force: list[Loaded] = []
+    for directory in (*((shipped,) if shipped else ()), *directories):
+        read = _directory(directory, known, problems)
+        for loaded in read:
+            given_way = [o for o in in_force if _same(o.runbook, loaded.runbook)]
+            in_force = [o for o in in_force if o not in given_way]
+            in_force.append(Loaded(loaded.runbook, loaded.file, tuple(f"{o.runbook.name} ({o.file})" for o in given_way)))
+    if problems:
+        raise FileError(problems)
+    return RunbookLibrary(MappingProxyType({loaded.runbook.cause: loaded for loaded in in_force}))
+
+
+def load_runbook(path: Path, known: Known) -> Runbook:
+    """One runbook. Raises FileError with every mistake of the file."""
+    return _checked(load_file(path), known)
+
+
+def _directory(directory: Path, known: Known, problems: list[Problem]) -> list[Loaded]:
+    if not directory.is_dir():
+        problems.append(Problem(str(directory), 0, "", "is not a directory of runbooks"))
+        return []
+    read: list[Loaded] = []
+    for path in sorted(p for p in directory.iterdir() if p.suffix in {".yaml", ".yml"}):
+        try:
+            file = load_file(path)
+            runbook = _checked(file, known)
+        except FileError as refused:
+            problems.extend(refused.problems)
+            continue
+        problems.extend(_twice(file, runbook, read))
+        read.append(Loaded(runbook, path))
+    return read
+
+
+def _checked(file: YamlFile, known: Known) -> Runbook:
+    runbook = file.validated(Runbook)
+    found = [file.problem(mistake.place, mistake.what, mistake.value) for mistake in mistakes(runbook, known)]
+    if found:
+        raise FileError(found)
+    return runbook
+
+
+def _twice(file: YamlFile, runbook: Runbook, read: Iterable[Loaded]) -> Iterable[Problem]:
+    for other in read:
+        for field in ("name", "cause"):
+            if getattr(other.runbook, field) == getattr(runbook, field):
+                what = f"is the {field} of the runbook in {other.file.name} too"
+                yield file.problem((field,), what, getattr(runbook, field))
+
+
+def _same(one: Runbook, other: Runbook) -> bool:
+    return one.name == other.name or one.cause == other.cause
