@@ -18,6 +18,7 @@ from serving.gateway.state_file import StateFileError
 from serving.yaml_file import FileError
 
 BAD_USAGE = 2
+HIGHEST_PORT = 65_535
 TOKEN_VARIABLE = "FLEETWARDEN_DOOR_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 _ENGINE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)=(?P<model>[^@]+)@(?P<url>https?://\S+)")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -49,6 +50,14 @@ def topology(fleet: Path | None, engines: Sequence[str]) -> Topology:
     if twice:
         raise UsageError(f"--engine: the name {', '.join(twice)} is given twice; names must differ")
     return Topology(facts)
+
+
+def port(text: str) -> int:
+    """A port number from the command line; 0 asks for a free one."""
+    number = int(text)
+    if not 0 <= number <= HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{number} is no port; ports go from 0 to {HIGHEST_PORT}")
+    return number
 
 
 def token(path: Path | None) -> str | None:
@@ -93,11 +102,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--engine", action="append", default=[], metavar="NAME=MODEL@URL", help="one engine; may be repeated")
     made.add_argument("--host", default="127.0.0.1", help="where users' requests come in (default %(default)s)")
     made.add_argument(
-        "--port", type=int, default=8100, help="port of users' requests; 0 takes a free one (default %(default)s)"
+        "--port", type=port, default=8100, help="port of users' requests; 0 takes a free one (default %(default)s)"
     )
     made.add_argument("--admin-host", default="127.0.0.1", help="where orders come in (default %(default)s)")
     made.add_argument(
-        "--admin-port", type=int, default=8099, help="port of orders; 0 takes a free one (default %(default)s)"
+        "--admin-port", type=port, default=8099, help="port of orders; 0 takes a free one (default %(default)s)"
     )
     made.add_argument(
         "--admin-token-file", type=Path, help=f"file with the bearer token of orders (or set {TOKEN_VARIABLE})"

@@ -88,7 +88,7 @@ def carry_out(orders: Orders, order: Order, at: float) -> tuple[Orders, Operatio
             return orders, seen
         return Refusal(f"key {order.key!r} was already used for {seen.verb} on {seen.engine}")
     before = orders.standing(order.engine)
-    after = _changed(before, order)
+    after = changed(before, order)
     if isinstance(after, Refusal):
         return after
     operation = Operation(order.key, order.verb, order.engine, order.by, at, before, after)
@@ -99,7 +99,8 @@ def carry_out(orders: Orders, order: Order, at: float) -> tuple[Orders, Operatio
     return Orders(MappingProxyType(engines), MappingProxyType(operations)), operation
 
 
-def _changed(standing: Standing, order: Order) -> Standing | Refusal:
+def changed(standing: Standing, order: Order) -> Standing | Refusal:
+    """What `order` makes of an engine's standing, or why it is refused: the rule of who may undo whose drain."""
     held = standing.drained_by
     by_another = held is not None and held != WARDEN and order.by == WARDEN
     match order.verb:
