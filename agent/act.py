@@ -2,26 +2,24 @@
 
 A warden may die at any point in between. What it intended is looked up when it comes back, never repeated blindly: done is
 written as done; what never touched the world is withdrawn, so that its step is due again under a new key; what cannot be
-told yet is looked up again later, and a person is called when that lasts.
+told yet is looked up again later.
 
-Does not belong here: deciding what to do (agent.decision), how to do it (actuators).
+Does not belong here: deciding what to do, and when an unknown outcome is a person's business (agent.decision); how a thing
+is done (actuators).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
 from actuators.action import Actuator, Outcome, OutcomeStatus
 from agent.decision.decision import Decision, Reason, Verdict
+from agent.decision.steps import step_key
 from agent.incident import (
     AttemptStarted,
     Decided,
-    Ended,
-    Ending,
     Finished,
     Incident,
     IncidentEvent,
-    IncidentState,
     Intended,
     Operation,
     Withdrawn,
@@ -35,21 +33,11 @@ class ExecutorParameters:
     """How long to wait, and how often.
 
     `settle`: seconds after an intent before "it never happened" is believed: what a dead warden sent may still be on its
-    way. `patience`: seconds after which an outcome that nobody can tell is a person's business. `withdrawals`: how often
-    one step of an attempt may be withdrawn before it counts as failed.
+    way. `withdrawals`: how often one step of an attempt may be withdrawn before it counts as failed.
     """
 
     settle: float = 2.0
-    patience: float = 600.0
     withdrawals: int = 3
-
-
-def operation_key(incident: Incident, attempt: int, step: str) -> str:
-    """The key of the next operation for a step: the same from the same journal, and never one used before."""
-    base = f"{incident.id}.{attempt}.{step}"
-    used = (*incident.operations, *incident.withdrawn)
-    tries = sum(1 for operation in used if (operation.attempt, operation.step) == (attempt, step))
-    return f"{base}~{tries + 1}" if tries else base
 
 
 def _times_withdrawn(incident: Incident, attempt: int, step: str) -> int:
@@ -59,8 +47,7 @@ def _times_withdrawn(incident: Incident, attempt: int, step: str) -> int:
 class Executor:
     """Does what was decided, and finds out what became of what a warden before it began.
 
-    `actuators` is one Actuator for all verbs (actuators.registry.ActuatorRegistry). `cost` says what an incident cost
-    users so far, for one that ends here.
+    `actuators` is one Actuator for all verbs (actuators.registry.ActuatorRegistry).
     """
 
     def __init__(
@@ -69,13 +56,11 @@ class Executor:
         actuators: Actuator,
         clock: Clock,
         parameters: ExecutorParameters = ExecutorParameters(),
-        cost: Callable[[Incident], str] = lambda _incident: "",
     ) -> None:
         self._journal = journal
         self._actuators = actuators
         self._clock = clock
         self._parameters = parameters
-        self._cost = cost
         self._lock = Lock()
         self._in_flight: set[str] = set()
 
@@ -95,7 +80,7 @@ class Executor:
         fresh = self._journal.incident(incident.id)
         if fresh is None:
             return ()
-        key = operation_key(fresh, attempt, decision.step)
+        key = step_key(fresh, attempt, decision.step)
         if not self._claim(key):
             return ()
         written: list[IncidentEvent] = []
@@ -162,13 +147,6 @@ class Executor:
             self._write(Finished(incident.id, now, operation.key, found), written)
         elif found.status is OutcomeStatus.FAILED and now - operation.intended_at >= self._parameters.settle:
             self._write(self._never_happened(incident, operation, found, now), written)
-        elif not incident.ended and now - operation.intended_at >= self._parameters.patience:
-            says = (
-                f"{operation.action.verb} on {operation.action.target}: for {now - operation.intended_at:.0f} s nobody can "
-            )
-            says += f"tell what became of it ({found.detail}); look at {operation.action.target} and finish by hand"
-            ended = Ended(incident.id, now, IncidentState.ESCALATED, Ending.GAVE_UP, says, self._cost(incident))
-            self._write(ended, written)
         elif operation.outcome is None and found.status is OutcomeStatus.UNKNOWN:
             self._write(Finished(incident.id, now, operation.key, found), written)
 

@@ -219,12 +219,16 @@ def _likeliest(incident: Incident, candidates: Sequence[Diagnosis], parameters: 
 
 def _differs(old: Diagnosis, new: Diagnosis, parameters: TrackParameters) -> bool:
     """Whether a new diagnosis is worth a line in the record."""
-    shown = [{(finding.symptom, finding.entity) for finding in diagnosis.explains} for diagnosis in (old, new)]
-    same = (old.cause, old.enough, old.probe, shown[0]) == (new.cause, new.enough, new.probe, shown[1])
-    return not same or abs(old.score - new.score) >= parameters.moved
+    shown_before, shown_now = _shown(old), _shown(new)
+    other = (old.cause, old.enough, old.probe) != (new.cause, new.enough, new.probe)
+    return other or not shown_now <= shown_before or abs(old.score - new.score) >= parameters.moved
+
+
+def _shown(diagnosis: Diagnosis) -> set[tuple[Symptom, Entity]]:
+    return {(finding.symptom, finding.entity) for finding in diagnosis.explains}
 
 
 def _explained_by(incident: Incident, diagnoses: Iterable[Diagnosis]) -> Diagnosis | None:
     """A diagnosis on something else that accounts for symptoms of the incident."""
-    own = {(finding.symptom, finding.entity) for finding in incident.diagnosis.explains}
-    return next((d for d in diagnoses if any((finding.symptom, finding.entity) in own for finding in d.explains)), None)
+    own = _shown(incident.diagnosis)
+    return next((diagnosis for diagnosis in diagnoses if own & _shown(diagnosis)), None)

@@ -1,0 +1,64 @@
+"""Journals under test, and a short history to put in them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from actuators.action import Action, Outcome, OutcomeStatus
+from agent.decision.decision import Decision, Reason, Verdict
+from agent.diagnosis.diagnosis import Diagnosis
+from agent.incident import (
+    AttemptStarted,
+    Decided,
+    Ended,
+    Ending,
+    Finished,
+    IncidentEvent,
+    IncidentState,
+    Intended,
+    Opened,
+    StepPassed,
+    VerificationStarted,
+)
+from agent.journal import Journal, MemoryJournal, open_journal
+from detectors.finding import Evidence, Finding, Symptom
+from serving.fleet.entity import Entity
+
+ENGINE = Entity.engine("sim-1")
+
+
+@pytest.fixture
+def diagnosis() -> Diagnosis:
+    evidence = Evidence("engine.steps", "no engine step for 12 s with 4 requests in flight", 12.0, 1.0, "s")
+    finding = Finding(Symptom.STEPS_FROZEN, ENGINE, since=90.0, severity=0.8, evidence=(evidence,))
+    return Diagnosis("engine.hung", ENGINE, score=0.9, since=90.0, explains=(finding,))
+
+
+@pytest.fixture
+def history(diagnosis: Diagnosis) -> Callable[[str], tuple[IncidentEvent, ...]]:
+    """The events of one incident that was repaired, by its id."""
+
+    def events(name: str) -> tuple[IncidentEvent, ...]:
+        drain = Action("door.drain", ENGINE, {"by": "fleetwarden"})
+        key = f"{name}/1/drain"
+        return (
+            Opened(name, 100.0, diagnosis),
+            Decided(name, 101.0, Decision(Verdict.ACT, Reason.STEP_DUE, "step drain is due", "drain", drain)),
+            AttemptStarted(name, 101.0, 1, "engine-hung"),
+            Intended(name, 101.0, key, "drain", 1, drain),
+            Finished(name, 102.0, key, Outcome(OutcomeStatus.DONE, "drained")),
+            StepPassed(name, 103.0, "drain", "it was done"),
+            VerificationStarted(name, 104.0),
+            Ended(name, 130.0, IncidentState.RESOLVED, Ending.REPAIRED, "served well again", "3 requests"),
+        )
+
+    return events
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
+    """Every implementation of the port: one contract for all."""
+    opened = MemoryJournal() if request.param == "memory" else open_journal(tmp_path / "journal.sqlite")
+    yield opened
+    opened.close()
