@@ -1,0 +1,280 @@
+"""Telemetry out of a Prometheus (or any PromQL-compatible store) that already scrapes the fleet.
+
+Each reading asks for instants only; the past is kept by serving.telemetry.history. Three queries carry everything: the
+scalar series by a regular expression over all names, new and old (the newest name that an engine exposes is used, engine
+by engine); the histograms likewise; and when each target was sampled, as `timestamp(up)`. A series without an `up` takes
+the time of its heartbeat. Series that Prometheus has marked stale are not in the answers, so they are missing here too.
+"""
+
+import math
+import queue
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import SecretStr
+
+from serving.clock import Clock
+from serving.fleet.entity import Entity, EntityKind
+from serving.fleet.topology import Topology
+from serving.telemetry.exposition import Samples
+from serving.telemetry.prometheus_targets import EngineFinder, TargetKey, TargetSeries, host_and_port, merge
+from serving.telemetry.promql import PromqlClient, PromqlError, Series
+from serving.telemetry.reading import FailureKind, Reading, TargetFailure
+from serving.telemetry.registry import Job, Registry, SignalKind
+from serving.telemetry.selection import columns, select
+from serving.telemetry.window import Event
+
+Floats = NDArray[np.float64]
+
+DOUBLED = "telemetry.doubled"
+
+_MARGIN = 0.9  # of the deadline is given to the queries; the rest is for sorting the answers
+_NO_LABELS: Mapping[str, str] = {}
+_HEARTBEATS = {Job.ENGINE: "vllm:iteration_tokens_total_count", Job.DOOR: "door:inflight_requests"}
+"""Series that every engine, and every door, always has: they tell the sampling time where a store holds no `up`."""
+_HEARTBEAT = "fleetwarden_heartbeat"  # the label that says whose heartbeat it was, since timestamp() drops the name
+
+
+class PrometheusSource:
+    """Reads engines and front door out of the store at `url` (base URL). `match` narrows every query by labels."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        registry: Registry,
+        url: str,
+        *,
+        match: Mapping[str, str] = _NO_LABELS,
+        bearer_token: SecretStr | None = None,
+        timeout: float = 5.0,
+        name: str = "prometheus",
+    ) -> None:
+        self._clock = clock
+        self._registry = registry
+        self._client = PromqlClient(clock, url, bearer_token)
+        self._entity = Entity(EntityKind.TELEMETRY, name)
+        self._timeout = timeout
+        self._queries = Queries.of(registry, match)
+        self._doubled: dict[str, tuple[TargetKey, ...]] = {}
+        self._asking: threading.Thread | None = None
+        self._closed = False
+
+    @property
+    def entity(self) -> Entity:
+        return self._entity
+
+    def read(self, topology: Topology, now: float, deadline: float) -> Reading:
+        if self._closed:
+            return self._blind(topology, now, "this source was closed")
+        if self._asking is not None and self._asking.is_alive():
+            return self._blind(topology, now, f"{self._client.shown_url} still owes the answer of an earlier reading")
+        answers: queue.SimpleQueue[Answers | str] = queue.SimpleQueue()
+        self._asking = threading.Thread(
+            target=self._ask, args=(deadline * _MARGIN, answers), name=f"{self._entity.name}-queries", daemon=True
+        )
+        self._asking.start()
+        try:
+            said = answers.get(timeout=deadline)
+        except queue.Empty:
+            said = f"{self._client.shown_url} gave no answer in {deadline:.1f} s; it is overloaded or cannot be reached"
+        if isinstance(said, str):
+            return self._blind(topology, now, said)
+        return self._reading(topology, said)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._client.close()
+
+    def _ask(self, seconds: float, answers: "queue.SimpleQueue[Answers | str]") -> None:
+        """Ask everything and put the answers, or a sentence about why there are none."""
+        ends = self._clock.monotonic() + seconds
+        try:
+            said = [
+                self._client.ask(query, min(self._timeout, ends - self._clock.monotonic()))
+                for query in self._queries.in_order
+            ]
+            answers.put(Answers(*said))
+        except PromqlError as failed:
+            answers.put(str(failed))
+        except Exception as failed:  # noqa: BLE001 - whatever broke must be said by the reading, not lost on this thread
+            answers.put(f"{self._client.shown_url} could not be read: {type(failed).__name__}: {failed}")
+
+    def _reading(self, topology: Topology, said: "Answers") -> Reading:
+        rows = len(topology.engines)
+        finder = EngineFinder(topology)
+        engines, doors = _by_engine(said, finder, self._registry)
+        events: list[Event] = []
+        kept_engines = {row: self._kept(topology, row, targets, events) for row, targets in engines.items()}
+        kept_doors = {row: merge(targets.values(), only_same_instance=True)[0] for row, targets in doors.items()}
+        own = {**self._registry.of_job(Job.ENGINE), **self._registry.of_job(Job.SCRAPE)}
+        values, histograms = columns({row: select(_together(t), own) for row, t in kept_engines.items()}, rows, own)
+        door_specs = self._registry.of_job(Job.DOOR)
+        chosen = {row: select(_together(t), door_specs) for row, t in kept_doors.items()}
+        door_values, door_histograms = columns(chosen, rows, door_specs)
+        return Reading(
+            source=self._entity,
+            at=self._clock.now(),
+            sampled_at=_sampled_at(kept_engines, rows),
+            values={**values, **door_values},
+            histograms={**histograms, **door_histograms},
+            sampled_at_of=dict.fromkeys([*door_values, *door_histograms], _sampled_at(kept_doors, rows)),
+            events=tuple(events),
+            failures=self._failures(topology, kept_engines),
+        )
+
+    def _kept(
+        self, topology: Topology, row: int, targets: Mapping[TargetKey, TargetSeries], events: list[Event]
+    ) -> list[TargetSeries]:
+        """The targets that count for one engine; a doubled one is told once, when it begins or changes."""
+        kept, doubled = merge(targets.values(), only_same_instance=False)
+        engine = topology.engines[row]
+        keys = tuple(target.key for target in doubled)
+        if keys and self._doubled.get(engine.name) != keys:
+            used = ", ".join(_named(target.key) for target in kept)
+            again = ", ".join(map(_named, keys))
+            text = f"{engine.name} is scraped twice: by {used}, and again by {again}, which is left out; drop one scrape job"
+            events.append(Event(self._clock.now(), DOUBLED, engine, text))
+        self._doubled[engine.name] = keys
+        return kept
+
+    def _failures(self, topology: Topology, kept: Mapping[int, list[TargetSeries]]) -> dict[str, TargetFailure]:
+        failures = {}
+        for row, engine in enumerate(topology.engines):
+            targets = kept.get(row)
+            facts = topology.facts(engine)
+            if not targets:
+                sought = ", ".join(f'{name}="{value}"' for name, value in facts.labels.items())
+                sought = sought or f'instance="{host_and_port(facts)}"'
+                what = f"{self._client.shown_url} has no series with {sought}; is it scraped there, under these labels?"
+                failures[engine.name] = TargetFailure(FailureKind.OTHER, what)
+            elif all(target.up == 0.0 for target in targets):
+                what = (
+                    f"{self._client.shown_url} could not scrape it at its last try (up is 0); its page of targets says why"
+                )
+                failures[engine.name] = TargetFailure(FailureKind.OTHER, what)
+        return failures
+
+    def _blind(self, topology: Topology, now: float, error: str) -> Reading:
+        return Reading(self._entity, now, np.full(len(topology.engines), np.nan), error=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """The queries of one reading."""
+
+    scalars: str
+    histograms: str
+    stamps: str
+
+    @property
+    def in_order(self) -> tuple[str, str, str]:
+        """The queries in the order of Answers."""
+        return (self.scalars, self.histograms, self.stamps)
+
+    @classmethod
+    def of(cls, registry: Registry, match: Mapping[str, str]) -> "Queries":
+        """The queries for all signals of `registry`."""
+        specs = registry.signals.values()
+        scalars = {name for spec in specs if spec.kind is not SignalKind.HISTOGRAM for name in spec.exposed}
+        histograms = {name for spec in specs if spec.kind is SignalKind.HISTOGRAM for name in spec.exposed}
+        narrowed = "".join(f",{label}={_quoted(value)}" for label, value in match.items())
+        stamped = [f"timestamp({_by_name({'up'}, narrowed)})"]
+        for job, name in _HEARTBEATS.items():
+            stamped.append(f'label_replace(timestamp({_by_name({name}, narrowed)}), "{_HEARTBEAT}", "{job}", "", "")')
+        return cls(
+            scalars=_by_name(scalars, narrowed),
+            histograms=_by_name(histograms, narrowed),
+            stamps=" or ".join(stamped),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the three queries brought."""
+
+    scalars: list[Series]
+    histograms: list[Series]
+    stamps: list[Series]
+
+
+@dataclass(slots=True)
+class _Stamps:
+    """When samples were taken, by target and, for stores that hold no `up`, by the row of the engine."""
+
+    of_target: dict[TargetKey, float] = field(default_factory=dict)
+    of_engine: dict[int, float] = field(default_factory=dict)
+    of_door: dict[int, float] = field(default_factory=dict)
+
+
+Grouped = dict[int, dict[TargetKey, TargetSeries]]
+
+
+def _by_engine(said: Answers, finder: EngineFinder, registry: Registry) -> tuple[Grouped, Grouped]:
+    """The engines' own series and the front door's, by the row of the engine and by target."""
+    door_names = registry.wanted(Job.DOOR)
+    ups = {TargetKey.of(labels): (labels, value) for labels, value in said.scalars if labels.get("__name__") == "up"}
+    stamps = _stamps(said.stamps, set(ups), finder)
+    engines: Grouped = {}
+    doors: Grouped = {}
+    for labels, value in (*said.scalars, *said.histograms):
+        name = labels.get("__name__", "")
+        door = name in door_names
+        row = finder.row_of_replica(labels) if door else finder.row(labels)
+        if row is None:
+            continue
+        key = TargetKey.of(labels)
+        targets = (doors if door else engines).setdefault(row, {})
+        if key not in targets:
+            own, up = ups.get(key, (_NO_LABELS, math.nan))
+            by_row = stamps.of_door if door else stamps.of_engine
+            targets[key] = TargetSeries(key, own, stamps.of_target.get(key, by_row.get(row, math.nan)), up)
+        targets[key].samples.setdefault(name, []).append((labels, value))
+    return engines, doors
+
+
+def _stamps(said: Iterable[Series], scraped: set[TargetKey], finder: EngineFinder) -> _Stamps:
+    stamps = _Stamps()
+    for labels, taken in said:
+        key = TargetKey.of(labels)
+        if key in scraped:
+            stamps.of_target[key] = max(taken, stamps.of_target.get(key, taken))
+            continue
+        door = labels.get(_HEARTBEAT) == Job.DOOR
+        row = finder.row_of_replica(labels) if door else finder.row(labels)
+        if row is not None:
+            by_row = stamps.of_door if door else stamps.of_engine
+            by_row[row] = min(taken, by_row.get(row, taken))
+    return stamps
+
+
+def _together(targets: list[TargetSeries]) -> Samples:
+    """The samples of all targets of one engine."""
+    if len(targets) == 1:
+        return targets[0].samples
+    names = {name for target in targets for name in target.samples}
+    return {name: [sample for target in targets for sample in target.samples.get(name, ())] for name in names}
+
+
+def _sampled_at(kept: Mapping[int, list[TargetSeries]], rows: int) -> Floats:
+    """When each engine was sampled: with several targets, when the one looked at longest ago was."""
+    taken = np.full(rows, np.nan)
+    for row, targets in kept.items():
+        taken[row] = min((target.sampled_at for target in targets), default=math.nan)
+    return taken
+
+
+def _by_name(names: set[str], narrowed: str) -> str:
+    return f"{{__name__=~{_quoted('|'.join(sorted(names)))}{narrowed}}}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _named(key: TargetKey) -> str:
+    return f"job {key.job} ({key.instance})"
