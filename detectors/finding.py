@@ -10,6 +10,7 @@ class Symptom(StrEnum):
     """Every symptom a detector may find. The cause catalogue (agent/diagnosis/causes.yaml) speaks in these."""
 
     STEPS_FROZEN = "steps.frozen"  # no engine step for long while the door waits for answers; scrape fine
+    RETURNED = "engine.returned"  # stood still or did not answer until a moment ago: what is seen now may be after-effects
     GAUGES_FROZEN = "gauges.frozen"  # the engine's gauges claim work, nothing steps, the door waits for nothing
     TARGET_REFUSED = "target.refused"  # nothing listens where the engine should be
     TARGET_SILENT = "target.silent"  # the port is open, the answer does not come
@@ -22,6 +23,7 @@ class Symptom(StrEnum):
     LONG_GENERATIONS = "generations.long"  # generations much longer than before
     PREFILL_BUSY = "prefill.busy"  # most step tokens are prompt tokens and prefill takes the time
     QUEUE_GROWING = "queue.growing"  # waiting requests, by capacity, for long
+    QUEUE_WAITED = "queue.waited"  # finished requests had spent much of their time to first token in the engine's queue
     BATCH_FULL = "batch.full"  # running stands at its ceiling
     KV_FULL = "kv.full"  # KV usage near its ceiling
     PREEMPTING = "preempting"  # requests thrown out for lack of KV blocks

@@ -1,0 +1,101 @@
+"""Latency: first tokens late against peers and own past, and whether decoding went on as before meanwhile.
+
+Means over tens of seconds, because on real machines single answers are late all the time. Where both peers and a past
+are known, both must agree; a small group of peers says less, and the severity says so.
+"""
+
+import numpy as np
+
+from detectors.finding import Evidence, Finding, Symptom
+from detectors.parameters import LatencyParameters
+from detectors.statistics import Bools, Floats, block_ratio, histogram_steps, others_largest, others_median, own_past
+from serving.telemetry.window import Window
+
+NEEDS = frozenset({"engine.ttft"})
+HELPED_BY = frozenset({"engine.inter_token", "engine.queue_time"})
+
+
+def detect(window: Window, parameters: LatencyParameters) -> tuple[Finding, ...]:
+    """TTFT_RAISED and, beside it, DECODE_STEADY; QUEUE_WAITED."""
+    if window.rows == 0 or len(window.times) == 0:
+        return ()
+    groups = window.topology.peer_group
+    counts, sums = histogram_steps(window, "engine.ttft")
+    recent = window.mean("engine.ttft", parameters.over)
+    answered = np.nan_to_num(window.observed("engine.ttft", parameters.over)[1][:, -1])
+    recent = np.where(answered >= parameters.least_requests, recent, np.nan)
+    per_block = block_ratio(sums, counts, window.times, window.now, parameters.block)
+    past = own_past(per_block, int(np.ceil(parameters.over / parameters.block)), parameters.least_blocks)
+    others, peers = others_median(recent, groups)
+    small = peers < parameters.least_peers
+    worst_other = others_largest(recent, groups)
+    bar = np.fmax(parameters.ratio * np.fmax(others, past), np.where(small, parameters.ratio_worst * worst_other, np.nan))
+    reference = np.fmax(others, past)
+    latest = per_block[:, -1] if per_block.shape[1] else np.full(window.rows, np.nan)
+    raised = (
+        (latest >= parameters.ratio_now * reference)
+        & (recent >= bar)
+        & (recent - reference >= parameters.excess)
+        & ((peers > 0) | ~np.isnan(past))
+    )
+    steady = _decode_steady(window, parameters)
+    findings: list[Finding] = []
+    for row in np.flatnonzero(raised):
+        engine, since = window.topology.engines[row], window.now - parameters.over
+        sure = not small[row] or not np.isnan(past[row])
+        severity = float(np.clip(0.35 + 0.15 * np.log2(recent[row] / reference[row]), 0.3, 1.0)) if sure else 0.3
+        evidence = (_evidence(recent[row], others[row], past[row], int(answered[row])),)
+        findings.append(Finding(Symptom.TTFT_RAISED, engine, since, severity, evidence))
+        if steady[0][row]:
+            now, norm = steady[1][row], steady[2][row]
+            says = f"time between tokens is {now * 1000:.0f} ms, as usual ({norm * 1000:.0f} ms)"
+            detail = (Evidence("engine.inter_token", says, float(now), expected=float(norm), unit="seconds"),)
+            findings.append(Finding(Symptom.DECODE_STEADY, engine, since, 0.3, detail))
+    return (*findings, *_waited(window, parameters))
+
+
+def _waited(window: Window, parameters: LatencyParameters) -> list[Finding]:
+    counts, sums = histogram_steps(window, "engine.queue_time")
+    lately = window.times > window.now - parameters.over
+    finished = np.nan_to_num(counts[:, lately]).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        waited = np.where(finished > 0, np.nan_to_num(sums[:, lately]).sum(axis=1) / finished, np.nan)
+    first = window.mean("engine.ttft", parameters.over)
+    found = (waited >= parameters.waited) & (waited >= parameters.waited_share * first)
+    return [
+        Finding(
+            Symptom.QUEUE_WAITED,
+            window.topology.engines[row],
+            window.now - parameters.over,
+            float(np.clip(0.3 + 0.1 * np.log2(waited[row] / parameters.waited), 0.3, 1.0)),
+            (
+                Evidence(
+                    "engine.queue_time",
+                    f"finished requests had waited {waited[row]:.1f} s in the queue, first token after {first[row]:.1f} s",
+                    float(waited[row]),
+                    unit="seconds",
+                ),
+            ),
+        )
+        for row in np.flatnonzero(found)
+    ]
+
+
+def _decode_steady(window: Window, parameters: LatencyParameters) -> tuple[Bools, Floats, Floats]:
+    now = window.mean("engine.inter_token", parameters.over)
+    others, _ = others_median(now, window.topology.peer_group)
+    before = window.mean("engine.inter_token", np.inf, until=parameters.over)
+    norm = np.fmax(others, before)
+    with np.errstate(invalid="ignore"):
+        return now <= parameters.steady_within * norm, now, norm
+
+
+def _evidence(recent: float, others: float, past: float, answered: int) -> Evidence:
+    against = []
+    if not np.isnan(others):
+        against.append(f"its peers {others * 1000:.0f} ms")
+    if not np.isnan(past):
+        against.append(f"before {past * 1000:.0f} ms")
+    says = f"first token after {recent * 1000:.0f} ms on average over {answered} requests ({', '.join(against)})"
+    expected = others if not np.isnan(others) else past
+    return Evidence("engine.ttft", says, float(recent), expected=float(expected), unit="seconds")

@@ -1,0 +1,205 @@
+"""Load: more comes than goes, on one engine or on a whole model.
+
+A queue that empties within seconds is a burst, not overload, so everything here must last. For a model, the most
+loaded engine is left out of the sum: what remains raised is raised on the fleet and not on one engine.
+"""
+
+import numpy as np
+
+from detectors.finding import Evidence, Finding, Symptom
+from detectors.parameters import LoadParameters
+from detectors.statistics import (
+    Bools,
+    Floats,
+    block_means,
+    block_ratio,
+    blocks,
+    condition,
+    histogram_steps,
+    own_past,
+    row_mean,
+    sample_times,
+    trailing_run,
+)
+from serving.fleet.entity import Entity, EntityKind
+from serving.telemetry.window import Window
+
+NEEDS = frozenset({"engine.waiting", "engine.running"})
+HELPED_BY = frozenset(
+    {"engine.waiting.capacity", "engine.kv_usage", "door.started", "door.in_flight", "engine.generation_length"}
+)
+
+
+def detect(window: Window, parameters: LoadParameters) -> tuple[Finding, ...]:
+    """QUEUE_GROWING, BATCH_FULL, LONG_GENERATIONS; ARRIVALS_RAISED and SERVED_BELOW_ARRIVALS, also on models."""
+    if window.rows == 0 or len(window.times) == 0:
+        return ()
+    arrivals = window.increments("door.started")
+    started, counted = blocks(arrivals, window.times, window.now, parameters.block)
+    started = np.where(counted > 0, started / parameters.block, np.nan)
+    in_flight = block_means(window.values("door.in_flight"), window.times, window.now, parameters.block)
+    return (
+        *_queue(window, parameters),
+        *_batch_full(window, parameters),
+        *_long_generations(window, parameters),
+        *_engines(window, parameters, started, in_flight),
+        *_models(window, parameters, started, in_flight),
+    )
+
+
+def _waiting(window: Window) -> tuple[Floats, Floats]:
+    name = "engine.waiting.capacity" if "engine.waiting.capacity" in window.signals else "engine.waiting"
+    return window.values(name), sample_times(window, name)
+
+
+def _queue(window: Window, parameters: LoadParameters) -> list[Finding]:
+    waiting, at = _waiting(window)
+    run = trailing_run(condition(waiting, waiting > 0), at)
+    mean = row_mean(np.where(at >= run.since[:, None], waiting, np.nan))
+    fresh = np.where(np.isnan(at), -np.inf, at).max(axis=1) >= window.now - parameters.fresh
+    return [
+        Finding(
+            Symptom.QUEUE_GROWING,
+            window.topology.engines[row],
+            float(run.since[row]),
+            float(np.clip(0.3 + 0.01 * run.held[row] + 0.02 * mean[row], 0.3, 1.0)),
+            (
+                Evidence(
+                    "engine.waiting",
+                    f"requests have waited for room for {run.held[row]:.0f} s without a break, {mean[row]:.1f} on average",
+                    float(mean[row]),
+                    expected=0.0,
+                    unit="requests",
+                ),
+            ),
+        )
+        for row in np.flatnonzero(fresh & (run.held >= parameters.queue_hold))
+    ]
+
+
+def _batch_full(window: Window, parameters: LoadParameters) -> list[Finding]:
+    waiting, _ = _waiting(window)
+    running = window.values("engine.running")
+    ceiling = np.where(np.isnan(running), -np.inf, running).max(axis=1)
+    lately = window.times > window.now - parameters.queue_hold
+    stuck = condition(running, (running >= parameters.batch_share * ceiling[:, None]) & (waiting > 0))[:, lately]
+    usage = row_mean(window.values("engine.kv_usage", parameters.queue_hold))
+    room = ~(usage >= parameters.batch_kv_below)
+    found = (row_mean(stuck) >= parameters.batch_ticks) & (ceiling >= parameters.batch_least) & room
+    found &= (~np.isnan(stuck)).sum(axis=1) >= parameters.least_readings
+    return [
+        Finding(
+            Symptom.BATCH_FULL,
+            window.topology.engines[row],
+            window.now - parameters.queue_hold,
+            0.5,
+            (
+                Evidence(
+                    "engine.running",
+                    f"the batch stands at its ceiling of {ceiling[row]:.0f} requests with more waiting, KV cache not full",
+                    float(ceiling[row]),
+                    unit="requests",
+                ),
+            ),
+        )
+        for row in np.flatnonzero(found)
+    ]
+
+
+def _long_generations(window: Window, parameters: LoadParameters) -> list[Finding]:
+    counts, sums = histogram_steps(window, "engine.generation_length")
+    recent = window.mean("engine.generation_length", parameters.lengths_over)
+    finished = np.nan_to_num(window.observed("engine.generation_length", parameters.lengths_over)[1][:, -1])
+    per_block = block_ratio(sums, counts, window.times, window.now, parameters.lengths_over)
+    past = own_past(per_block, 1, parameters.least_blocks)
+    found = (recent >= parameters.long_ratio * past) & (finished >= parameters.long_requests)
+    found &= recent >= parameters.long_least
+    return [
+        Finding(
+            Symptom.LONG_GENERATIONS,
+            window.topology.engines[row],
+            window.now - parameters.lengths_over,
+            0.3,
+            (
+                Evidence(
+                    "engine.generation_length",
+                    f"answers of {recent[row]:.0f} tokens on average, before {past[row]:.0f}",
+                    float(recent[row]),
+                    expected=float(past[row]),
+                    unit="tokens",
+                ),
+            ),
+        )
+        for row in np.flatnonzero(found)
+    ]
+
+
+def _raised(parameters: LoadParameters, rate: Floats, engines: Floats) -> tuple[Floats, Floats, Bools]:
+    """(now, past, whether raised) for arrivals, one row an engine or a model of `engines` engines."""
+    past = own_past(rate, parameters.recent_blocks, parameters.least_blocks)
+    now = rate[:, -1] if rate.shape[1] else np.full(len(engines), np.nan)
+    with np.errstate(invalid="ignore"):
+        raised = (now >= parameters.arrivals_ratio * past) & (now - past >= parameters.arrivals_excess * engines)
+    return now, past, np.asarray(raised)
+
+
+def _piled(parameters: LoadParameters, in_flight: Floats, engines: Floats) -> tuple[Floats, Floats, Bools]:
+    past = own_past(in_flight, parameters.recent_blocks, parameters.least_blocks)
+    now = in_flight[:, -1] if in_flight.shape[1] else np.full(len(engines), np.nan)
+    with np.errstate(invalid="ignore"):
+        piled = (now >= parameters.in_flight_ratio * past) & (now - past >= parameters.in_flight_excess * engines)
+    return now, past, np.asarray(piled)
+
+
+def _engines(window: Window, parameters: LoadParameters, started: Floats, in_flight: Floats) -> list[Finding]:
+    one = np.ones(window.rows)
+    engines = window.topology.engines
+    now, past, raised = _raised(parameters, started, one)
+    findings = [_arrivals(window, parameters, engines[row], now[row], past[row]) for row in np.flatnonzero(raised)]
+    now, past, piled = _piled(parameters, in_flight, one)
+    findings.extend(_piling(window, parameters, engines[row], now[row], past[row]) for row in np.flatnonzero(piled))
+    return findings
+
+
+def _models(window: Window, parameters: LoadParameters, started: Floats, in_flight: Floats) -> list[Finding]:
+    findings = []
+    names = np.array([window.topology.facts(engine).model for engine in window.topology.engines])
+    for name in np.unique(names):
+        rows = np.flatnonzero(names == name)
+        if len(rows) < parameters.least_engines:
+            continue
+        model = Entity(EntityKind.MODEL, str(name))
+        size = np.array([float(len(rows) - 1)])
+        now, past, raised = _raised(parameters, _without_largest(started[rows]), size)
+        if raised[0]:
+            findings.append(_arrivals(window, parameters, model, now[0], past[0]))
+        now, past, piled = _piled(parameters, _without_largest(in_flight[rows]), size)
+        if piled[0]:
+            findings.append(_piling(window, parameters, model, now[0], past[0]))
+    return findings
+
+
+def _without_largest(per_block: Floats) -> Floats:
+    """The sum over engines less the largest, one row. Missing engines add nothing; NaN where all are missing."""
+    known = ~np.isnan(per_block)
+    filled = np.where(known, per_block, 0.0)
+    rest = filled.sum(axis=0) - filled.max(axis=0, initial=0.0)
+    return np.asarray(np.where(known.any(axis=0), rest, np.nan)[None, :], dtype=np.float64)
+
+
+def _arrivals(window: Window, parameters: LoadParameters, entity: Entity, now: float, past: float) -> Finding:
+    ratio = now / max(past, 1e-9)
+    where = "" if entity.kind is EntityKind.ENGINE else " (the most loaded engine left out)"
+    says = f"{now:.1f} requests a second arrive{where}, before {past:.1f}"
+    evidence = (Evidence("door.started", says, float(now), expected=float(past), unit="requests a second"),)
+    severity = float(np.clip(0.3 + 0.1 * np.log2(max(ratio, 1.0)), 0.3, 0.9))
+    return Finding(Symptom.ARRIVALS_RAISED, entity, window.now - parameters.block, severity, evidence)
+
+
+def _piling(window: Window, parameters: LoadParameters, entity: Entity, now: float, past: float) -> Finding:
+    ratio = now / max(past, 1e-9)
+    where = "" if entity.kind is EntityKind.ENGINE else " (the most loaded engine left out)"
+    says = f"{now:.0f} requests in flight{where}, before {past:.1f}: more comes than goes"
+    evidence = (Evidence("door.in_flight", says, float(now), expected=float(past), unit="requests"),)
+    severity = float(np.clip(0.3 + 0.1 * np.log2(max(ratio, 1.0)), 0.3, 0.9))
+    return Finding(Symptom.SERVED_BELOW_ARRIVALS, entity, window.now - parameters.block, severity, evidence)

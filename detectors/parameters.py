@@ -1,0 +1,181 @@
+"""What the detectors go by: one model per family, read from a YAML file in which a reason stands beside each number."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from serving.yaml_file import read_strict
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Ratio = Annotated[float, Field(ge=1, le=1000)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Amount = Annotated[float, Field(ge=0, le=1e9)]
+
+DEFAULT = Path(__file__).with_name("parameters.yaml")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ProgressParameters(_Strict):
+    """Forward progress of engine steps (detectors.progress)."""
+
+    hold: Seconds
+    hold_young: Seconds
+    young: Seconds
+    hold_gauges: Seconds
+    fresh: Seconds
+    aftermath: Seconds
+    files_climbed: Count
+
+
+class ReachabilityParameters(_Strict):
+    """Answers of the engine's API (detectors.reachability)."""
+
+    hold_refused: Seconds
+    hold_silent: Seconds
+    hold_starting: Seconds
+    refused_within: Seconds
+    fresh: Seconds
+    aftermath: Seconds
+    failing_over: Seconds
+    failing_least: Count
+    failing_share: Share
+
+
+class LatencyParameters(_Strict):
+    """Times to first token (detectors.latency)."""
+
+    over: Seconds
+    block: Seconds
+    least_blocks: Count
+    least_requests: Count
+    ratio: Ratio
+    ratio_worst: Ratio
+    excess: Seconds
+    least_peers: Count
+    steady_within: Ratio
+    ratio_now: Ratio
+    waited: Seconds
+    waited_share: Share
+
+
+class PausesParameters(_Strict):
+    """Gaps between steps (detectors.pauses)."""
+
+    over: Seconds
+    gap: Seconds
+    gap_ratio: Ratio
+    share: Share
+    ratio: Ratio
+    least_readings: Count
+    least_blocks: Count
+    least_peers: Count
+
+
+class PeersParameters(_Strict):
+    """Speed against peers (detectors.peers)."""
+
+    block: Seconds
+    least_blocks: Count
+    least_tokens: Count
+    least_peers: Count
+    z_at_once: Amount
+    z_in_a_row: Amount
+    scale_floor: Ratio
+    effect: Ratio
+    blocks_small_group: Count
+    effect_small_group: Ratio
+    effect_each_block: Ratio
+    load_within: Ratio
+
+
+class PrefillParameters(_Strict):
+    """Prompts and prefill (detectors.prefill)."""
+
+    over: Seconds
+    least_blocks: Count
+    least_requests: Count
+    long_ratio: Ratio
+    long_least: Amount
+    prompt_share: Share
+    busy: Amount
+
+
+class KvParameters(_Strict):
+    """KV cache (detectors.kv)."""
+
+    over: Seconds
+    mean: Share
+    peak: Share
+    least_readings: Count
+    fresh: Seconds
+    preempting_over: Seconds
+    preempted_least: Count
+    preempted_share: Share
+
+
+class LoadParameters(_Strict):
+    """Arrivals, queues and batches (detectors.load)."""
+
+    queue_hold: Seconds
+    fresh: Seconds
+    least_readings: Count
+    batch_share: Share
+    batch_ticks: Share
+    batch_least: Count
+    batch_kv_below: Share
+    block: Seconds
+    recent_blocks: Count
+    least_blocks: Count
+    arrivals_ratio: Ratio
+    arrivals_excess: Amount
+    in_flight_ratio: Ratio
+    in_flight_excess: Amount
+    least_engines: Count
+    lengths_over: Seconds
+    long_ratio: Ratio
+    long_least: Amount
+    long_requests: Count
+
+
+class ClientsParameters(_Strict):
+    """Clients that give up (detectors.clients)."""
+
+    over: Seconds
+    least: Count
+    share: Share
+
+
+class BlindnessParameters(_Strict):
+    """Telemetry itself (detectors.blindness)."""
+
+    hold: Seconds
+    hold_lost: Seconds
+    share: Share
+    least: Count
+    together: Seconds
+    served: Count
+
+
+class Parameters(_Strict):
+    """All families together."""
+
+    progress: ProgressParameters
+    reachability: ReachabilityParameters
+    latency: LatencyParameters
+    pauses: PausesParameters
+    peers: PeersParameters
+    prefill: PrefillParameters
+    kv: KvParameters
+    load: LoadParameters
+    clients: ClientsParameters
+    blindness: BlindnessParameters
+
+
+def load_parameters(path: Path | None = None) -> Parameters:
+    """Read the parameters from `path`, or the shipped ones. Raises serving.yaml_file.FileError naming every mistake."""
+    return read_strict(path or DEFAULT, Parameters)

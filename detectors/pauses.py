@@ -1,0 +1,58 @@
+"""Pauses: gaps between steps that hit all requests of one engine at once, again and again, with steady speed between.
+
+A collector's pause leaves a few very long waits between tokens in the histogram while most stay as short as ever, so
+the tell is how often a reading holds a gap, not the mean. Compared with peers and with the engine's own past, since on
+a crowded machine every engine has gaps now and then.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detectors.finding import Evidence, Finding, Symptom
+from detectors.parameters import PausesParameters
+from detectors.statistics import Floats, block_means, others_largest, others_median, own_past, row_mean
+from serving.telemetry import counters
+from serving.telemetry.window import HistogramMatrix, Window
+
+NEEDS = frozenset({"engine.inter_token"})
+HELPED_BY = frozenset({"engine.process_start"})
+
+
+def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
+    """STEP_GAPS."""
+    matrix = window.histograms.get("engine.inter_token")
+    if matrix is None or window.rows == 0 or len(window.times) == 0:
+        return ()
+    typical = window.quantile("engine.inter_token", 0.5, parameters.over)
+    bucket = np.searchsorted(matrix.bounds, np.fmax(parameters.gap, parameters.gap_ratio * np.nan_to_num(typical)))
+    gaps = _gaps(window, matrix, np.minimum(bucket, len(matrix.bounds) - 2))
+    lately = window.times > window.now - parameters.over
+    seen = (~np.isnan(gaps[:, lately])).sum(axis=1)
+    share = np.where(seen >= parameters.least_readings, row_mean(gaps[:, lately]), np.nan)
+    per_block = block_means(gaps, window.times, window.now, parameters.over)
+    past = own_past(per_block, 1, parameters.least_blocks)
+    others, peers = others_median(share, window.topology.peer_group)
+    worst = others_largest(share, window.topology.peer_group)
+    reference = np.fmax(past, np.where(peers < parameters.least_peers, worst, others))
+    found = (share >= parameters.share) & (share >= parameters.ratio * reference) & ((peers > 0) | ~np.isnan(past))
+    findings = []
+    for row in np.flatnonzero(found):
+        limit = matrix.bounds[bucket[row]]
+        says = (
+            f"{share[row] * 100:.0f} % of readings hold a gap of over {limit * 1000:.0f} ms between tokens "
+            f"(peers and past at most {reference[row] * 100:.0f} %), usual gap {typical[row] * 1000:.0f} ms"
+        )
+        evidence = (Evidence("engine.inter_token", says, float(share[row]), expected=float(reference[row]), unit="ratio"),)
+        severity = float(np.clip(0.4 + 0.4 * (share[row] - reference[row]), 0.3, 0.9))
+        since = window.now - parameters.over
+        findings.append(Finding(Symptom.STEP_GAPS, window.topology.engines[row], since, severity, evidence))
+    return tuple(findings)
+
+
+def _gaps(window: Window, matrix: HistogramMatrix, bucket: NDArray[np.intp]) -> Floats:
+    """1 for a reading that holds a gap over the engine's bound, 0 for one that holds only shorter ones, else NaN."""
+    starts = window.values("engine.process_start")
+    total = counters.increments(matrix.counts[:, :, -1], starts)
+    below = np.take_along_axis(matrix.counts, bucket[:, None, None], axis=2)[:, :, 0]
+    short = counters.increments(below, starts)
+    return np.where(total > 0, (total - short > 0).astype(np.float64), np.nan)

@@ -1,0 +1,139 @@
+"""Progress: whether the engine steps while the front door waits for answers.
+
+The strongest evidence there is of a hang: a counter of engine steps that stands still while requests are out. Silent
+for an idle engine (nothing in flight), for a long prefill or a pause (shorter than the hold), for an engine that cannot
+be read (reachability's business) or sleeps by order, and more patient with one that has just started.
+"""
+
+import numpy as np
+
+from detectors.finding import Evidence, Finding, Symptom
+from detectors.parameters import ProgressParameters
+from detectors.statistics import Bools, Floats, condition, lasting, sample_times, trailing_run
+from serving.telemetry.counters import last_present
+from serving.telemetry.window import Window
+
+NEEDS = frozenset({"engine.steps"})
+HELPED_BY = frozenset(
+    {"door.in_flight", "engine.running", "engine.waiting", "engine.open_fds", "engine.process_start", "engine.awake"}
+)
+
+
+def detect(window: Window, parameters: ProgressParameters) -> tuple[Finding, ...]:
+    """STEPS_FROZEN, GAUGES_FROZEN and RETURNED."""
+    if window.rows == 0 or len(window.times) == 0:
+        return ()
+    standing = _standing(window)
+    fresh = window.age("engine.steps") <= parameters.fresh
+    readable = fresh & ~(window.latest("engine.awake", parameters.fresh) == 0)
+    return (
+        *_frozen(window, parameters, standing, readable),
+        *_gauges(window, parameters, standing, readable),
+        *_returned(window, parameters, standing, readable),
+    )
+
+
+def _standing(window: Window) -> Floats:
+    """Seconds since the last sample that saw a new step, at each sample of the step counter. (engines, times)."""
+    at = sample_times(window, "engine.steps")
+    first = np.where(np.isnan(at), np.inf, at).min(axis=1)
+    moved = np.where(window.increments("engine.steps") > 0, at, -np.inf)
+    moved = np.maximum(np.maximum.accumulate(moved, axis=1), first[:, None])
+    with np.errstate(invalid="ignore"):
+        return np.asarray(at - moved, dtype=np.float64)
+
+
+def _stalled(window: Window, standing: Floats) -> Floats:
+    """Seconds without a step while the door waited throughout, at each time. (engines, times); NaN without a door."""
+    in_flight = window.values("door.in_flight")
+    busy = lasting(condition(in_flight, in_flight > 0), sample_times(window, "door.in_flight"))
+    return np.asarray(np.minimum(last_present(standing), last_present(busy)), dtype=np.float64)
+
+
+def _hold(window: Window, parameters: ProgressParameters) -> Floats:
+    """How long a standstill must last before it is one: longer for an engine that has just started or never stepped."""
+    age = window.now - window.latest("engine.process_start", np.inf)
+    fledgling = (age < parameters.young) | (window.latest("engine.steps", np.inf) == 0)
+    return np.where(fledgling, parameters.hold_young, parameters.hold)
+
+
+def _frozen(window: Window, parameters: ProgressParameters, standing: Floats, readable: Bools) -> list[Finding]:
+    held = _stalled(window, standing)[:, -1]
+    in_flight = window.latest("door.in_flight", parameters.fresh)
+    frozen = readable & (held >= _hold(window, parameters)) & (in_flight > 0)
+    files = window.values("engine.open_fds", parameters.hold_young)
+    climbed = last_present(files)[:, -1] - np.nanmin(np.where(np.isnan(files), np.inf, files), axis=1, initial=np.inf)
+    findings = []
+    for row in np.flatnonzero(frozen):
+        evidence = [
+            Evidence(
+                "engine.steps",
+                f"no engine step for {held[row]:.0f} s with {in_flight[row]:.0f} requests in flight",
+                float(held[row]),
+                expected=0.0,
+                unit="seconds",
+            ),
+            Evidence("scrape.up", "its /metrics still answers", 1.0),
+        ]
+        if climbed[row] >= parameters.files_climbed:
+            says = f"open files of its API process rose by {climbed[row]:.0f}, as when requests pile up"
+            evidence.append(Evidence("engine.open_fds", says, float(climbed[row]), unit="files"))
+        severity = float(min(1.0, 0.7 + 0.3 * held[row] / 60.0))
+        findings.append(
+            Finding(
+                Symptom.STEPS_FROZEN,
+                window.topology.engines[row],
+                window.now - float(held[row]),
+                severity,
+                tuple(evidence),
+            )
+        )
+    return findings
+
+
+def _gauges(window: Window, parameters: ProgressParameters, standing: Floats, readable: Bools) -> list[Finding]:
+    """The engine's own gauges claim work and nothing steps; without a door this may be a hang just as well."""
+    claims = window.latest("engine.running", parameters.fresh) + window.latest("engine.waiting", parameters.fresh)
+    since_step = last_present(standing)[:, -1]
+    in_flight = window.values("door.in_flight")
+    at = sample_times(window, "door.in_flight")
+    empty = trailing_run(condition(in_flight, in_flight == 0), at).held
+    doorless = window.age("door.in_flight") > parameters.fresh
+    held = np.where(doorless, since_step, np.minimum(since_step, empty))
+    found = readable & (claims > 0) & (held >= parameters.hold_gauges)
+    findings = []
+    for row in np.flatnonzero(found):
+        engine, since = window.topology.engines[row], window.now - float(held[row])
+        known = "and no front door to say whether anyone waits" if doorless[row] else "with nothing in flight at the door"
+        says = f"its gauges claim {claims[row]:.0f} requests, no step for {held[row]:.0f} s, {known}"
+        evidence = (Evidence("engine.running", says, float(claims[row]), unit="requests"),)
+        findings.append(Finding(Symptom.GAUGES_FROZEN, engine, since, 0.4 if doorless[row] else 0.6, evidence))
+        if doorless[row]:
+            findings.append(Finding(Symptom.STEPS_FROZEN, engine, since, 0.4, evidence))
+    return findings
+
+
+def _returned(window: Window, parameters: ProgressParameters, standing: Floats, readable: Bools) -> list[Finding]:
+    stalled = _stalled(window, standing)
+    lately = window.times >= window.now - parameters.aftermath
+    longest = np.where(np.isnan(stalled), 0.0, stalled)[:, lately].max(axis=1, initial=0.0)
+    moving = np.where(np.isnan(stalled[:, -1]), 0.0, stalled[:, -1]) < parameters.hold
+    found = readable & moving & (longest >= parameters.hold)
+    since = window.now - last_present(standing)[:, -1]
+    return [
+        Finding(
+            Symptom.RETURNED,
+            window.topology.engines[row],
+            float(since[row]),
+            0.3,
+            (
+                Evidence(
+                    "engine.steps",
+                    f"stood still for {longest[row]:.0f} s until a moment ago and steps again",
+                    float(longest[row]),
+                    unit="seconds",
+                ),
+            ),
+        )
+        for row in np.flatnonzero(found)
+    ]
