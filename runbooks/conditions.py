@@ -25,6 +25,7 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "success": "share of those that were whole, 0 to 1",
         "ttft": "seconds within which 95 % of first bytes came at the door",
         "ttft_vs_peers": "median time to first byte over the median of the peers'; 1.0 is equal",
+        "ttft_tail_vs_peers": "`ttft` over the median of the peers' `ttft`; 1.0 is equal",
         "inter_token": "seconds within which 95 % of tokens followed the one before",
         "inter_token_vs_peers": "median time between tokens over the median of the peers'; 1.0 is equal",
         "steps_per_second": "engine steps a second",

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from actuators.action import VerbSpec
 from runbooks.lint import Known, mistakes
 from runbooks.runbook import Runbook
+from serving.telemetry.registry import SignalKind, load_registry
 from serving.yaml_file import FileError, Problem, YamlFile, load_file
 
 LIBRARY = Path(__file__).parent / "library"
@@ -47,6 +48,11 @@ class RunbookLibrary:
         return tuple(sorted((loaded.runbook for loaded in self.by_cause.values()), key=lambda runbook: runbook.name))
 
 
+def gauges() -> frozenset[str]:
+    """The signals whose newest value means something by itself; counters and histograms are read through `slo`."""
+    return frozenset(name for name, spec in load_registry().signals.items() if spec.kind is SignalKind.GAUGE)
+
+
 def load_library(
     verbs: Mapping[str, VerbSpec],
     causes: Iterable[str],
@@ -57,9 +63,10 @@ def load_library(
 ) -> RunbookLibrary:
     """The shipped library (unless `shipped` is None) and then `directories`, in order.
 
-    `signals`, where given, are all that conditions may ask for. Raises FileError with every mistake of every file.
+    `signals` are all that conditions may ask for (default: the gauges of the registry). Raises FileError with every
+    mistake of every file.
     """
-    known = Known(verbs, frozenset(causes), None if signals is None else frozenset(signals))
+    known = Known(verbs, frozenset(causes), gauges() if signals is None else frozenset(signals))
     problems: list[Problem] = []
     in_force: list[Loaded] = []
     for directory in (*((shipped,) if shipped else ()), *directories):

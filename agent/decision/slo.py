@@ -69,9 +69,10 @@ def measures(window: Window, row: int, peers: Sequence[int], span: Span) -> dict
         "requests": requests,
         "success": float(ok) / requests if requests > 0 else np.nan,
         "ttft": float(quantiles(window, TTFT, [row], 0.95, span)[0]),
-        "ttft_vs_peers": _against(window, TTFT, row, peers, span),
+        "ttft_vs_peers": _against(window, TTFT, row, peers, span, q=0.5),
+        "ttft_tail_vs_peers": _against(window, TTFT, row, peers, span, q=0.95),
         "inter_token": float(quantiles(window, GAPS, [row], 0.95, span)[0]),
-        "inter_token_vs_peers": _against(window, GAPS, row, peers, span),
+        "inter_token_vs_peers": _against(window, GAPS, row, peers, span, q=0.5),
         "steps_per_second": float(steps) / seconds if seconds > 0 else np.nan,
         "generation_tokens_per_second": float(tokens) / seconds if seconds > 0 else np.nan,
     }
@@ -91,11 +92,11 @@ def _relaxed(promised: float, of_peers: Floats, factor: float) -> float:
     return max(promised, factor * float(np.median(present))) if len(present) else promised
 
 
-def _against(window: Window, histogram: str, row: int, peers: Sequence[int], span: Span) -> float:
-    of_peers = quantiles(window, histogram, peers, 0.5, span)
+def _against(window: Window, histogram: str, row: int, peers: Sequence[int], span: Span, *, q: float) -> float:
+    of_peers = quantiles(window, histogram, peers, q, span)
     present = of_peers[~np.isnan(of_peers)]
     usual = float(np.median(present)) if len(present) else np.nan
-    return float(quantiles(window, histogram, [row], 0.5, span)[0]) / usual if usual > 0 else np.nan
+    return float(quantiles(window, histogram, [row], q, span)[0]) / usual if usual > 0 else np.nan
 
 
 def _columns(window: Window, span: Span) -> slice:
