@@ -1,0 +1,131 @@
+"""The vocabulary of reporting: each cause, symptom and verb in words, of which agent.report.wording makes sentences."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from actuators.action import OutcomeStatus
+from detectors.finding import Symptom
+
+
+class Cause(NamedTuple):
+    """A cause as a predicate of its entity (`is hung`, `was hung`), and what it means for users."""
+
+    present: str
+    past: str
+    meaning: str
+
+
+CAUSES: Mapping[str, Cause] = MappingProxyType(
+    {
+        "engine.hung": Cause(
+            "is hung",
+            "was hung",
+            "takes requests but its core makes no steps, so answers do not come; its /health may still say 200",
+        ),
+        "engine.frozen_gauges": Cause(
+            "has frozen gauges", "had frozen gauges", "its gauges claim work that is not there; users are not affected"
+        ),
+        "engine.api_hung": Cause(
+            "does not answer HTTP", "did not answer HTTP", "its port is open, but its API process says nothing"
+        ),
+        "engine.dead": Cause("is down", "was down", "nothing listens where it should be, so every request to it fails"),
+        "engine.slow": Cause("is slow", "was slow", "does clearly less work than its peers under the same load"),
+        "engine.gc_stall": Cause(
+            "keeps pausing",
+            "kept pausing",
+            "all its requests stand still together, again and again, as in garbage collection",
+        ),
+        "prefill.saturated": Cause(
+            "is flooded by long prompts",
+            "was flooded by long prompts",
+            "long prompts take its time, so first tokens of all others are late",
+        ),
+        "engine.kv_pressure": Cause(
+            "is short of KV cache",
+            "was short of KV cache",
+            "throws out requests for lack of KV cache blocks and does their work again",
+        ),
+        "overload": Cause(
+            "is overloaded", "was overloaded", "more requests arrive than can be served, so all of them wait longer"
+        ),
+        "clients.leaving": Cause(
+            "is losing its clients",
+            "was losing its clients",
+            "clients give up before their answer is whole; the engines are well",
+        ),
+        "telemetry.blind": Cause(
+            "is blind", "was blind", "measurements do not come, so nothing there is judged or repaired until they do"
+        ),
+    }
+)
+
+SYMPTOMS: Mapping[Symptom, str] = MappingProxyType(
+    {
+        Symptom.STEPS_FROZEN: "no engine steps although requests wait for answers",
+        Symptom.GAUGES_FROZEN: "gauges claim work while nothing steps and nothing is awaited",
+        Symptom.TARGET_REFUSED: "connection refused",
+        Symptom.TARGET_SILENT: "the port is open and no answer comes",
+        Symptom.RESTARTED: "the process was started anew",
+        Symptom.SLOWER_THAN_PEERS: "slower than its peers",
+        Symptom.STEP_GAPS: "repeated gaps between steps that hit all requests at once",
+        Symptom.TTFT_RAISED: "first tokens come late",
+        Symptom.DECODE_STEADY: "time between tokens is as before",
+        Symptom.LONG_PROMPTS: "prompts are much longer than before",
+        Symptom.LONG_GENERATIONS: "answers are much longer than before",
+        Symptom.PREFILL_BUSY: "most of the work is prompt processing",
+        Symptom.QUEUE_GROWING: "requests wait for room for long",
+        Symptom.BATCH_FULL: "the batch is full",
+        Symptom.KV_FULL: "the KV cache is almost full",
+        Symptom.PREEMPTING: "requests are thrown out for lack of KV cache",
+        Symptom.ARRIVALS_RAISED: "more requests arrive than before",
+        Symptom.SERVED_BELOW_ARRIVALS: "more requests arrive than are answered",
+        Symptom.CLIENTS_LEAVING: "clients give up",
+        Symptom.REQUESTS_FAILING: "requests fail at the front door",
+        Symptom.SOURCE_BLIND: "a source of telemetry does not speak",
+        Symptom.MOST_TARGETS_LOST: "most engines vanished from telemetry at the same moment",
+    }
+)
+
+# What a verb did, and the same as an order.
+VERBS: Mapping[str, str] = MappingProxyType(
+    {
+        "door.drain": "took {target} out of rotation",
+        "door.undrain": "put {target} back into rotation",
+        "door.set_weight": "set the share of new requests of {target} to {weight}",
+        "process.restart": "restarted {target}",
+        "process.kill_orphans": "ended processes that {target} had left behind",
+        "engine.canary": "sent {target} a test request",
+        "engine.pause": "paused {target}",
+        "engine.resume": "resumed {target}",
+    }
+)
+ORDERS: Mapping[str, str] = MappingProxyType(
+    {
+        "door.drain": "take {target} out of rotation",
+        "door.undrain": "put {target} back into rotation",
+        "door.set_weight": "set the share of new requests of {target} to {weight}",
+        "process.restart": "restart {target}",
+        "process.kill_orphans": "end processes that {target} left behind",
+        "engine.canary": "send {target} a test request",
+        "engine.pause": "pause {target}",
+        "engine.resume": "resume {target}",
+    }
+)
+
+# Verbs that only ask. Their failure is an answer, not a failed repair.
+PROBES = frozenset({"engine.canary"})
+PROBED = {OutcomeStatus.DONE: "answered", OutcomeStatus.FAILED: "no answer", OutcomeStatus.UNKNOWN: "outcome unknown"}
+OUTCOMES = {OutcomeStatus.DONE: "done", OutcomeStatus.FAILED: "failed", OutcomeStatus.UNKNOWN: "outcome unknown"}
+
+# Headings of a told story, and what stands where nothing was done.
+TITLES: Mapping[str, str] = MappingProxyType(
+    {
+        "todo": "What to do now",
+        "why": "Why we think so",
+        "ruled_out": "Ruled out, or less likely",
+        "done": "What was done",
+        "nothing_done": "nothing yet",
+        "users": "Users",
+    }
+)
