@@ -104,7 +104,8 @@ class EngineHttpActuator:
             return self._done[key]
         paused = self._paused(facts)
         if isinstance(paused, Outcome):
-            return Outcome(OutcomeStatus.UNKNOWN, paused.detail)
+            # Without a pause route it can never have happened; an engine that does not answer now leaves it open.
+            return paused if paused.permanent else Outcome(OutcomeStatus.UNKNOWN, paused.detail)
         status = OutcomeStatus.DONE if paused is wish.paused else OutcomeStatus.FAILED
         return Outcome(status, f"engine {facts.name} is {_words(paused)} now", after=_state(paused))
 
