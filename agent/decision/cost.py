@@ -3,6 +3,8 @@
 import numpy as np
 
 from agent.decision.slo import TTFT, Span, counted, failures, quantiles
+from agent.decision.state import FleetState
+from agent.incident import Incident
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import Relation
 from serving.telemetry.window import Window
@@ -10,7 +12,12 @@ from serving.telemetry.window import Window
 _WORDS = {"timeout": "timed out", "connection": "lost their connection", "http_5xx": "were answered with a server error"}
 
 
-def cost_to_users(window: Window, entity: Entity, began: float, ended: float) -> str:
+def cost_to_users(incident: Incident, state: FleetState) -> str:
+    """What the incident cost users from its first symptom until now, as a sentence."""
+    return cost_between(state.window, incident.entity, min(incident.diagnosis.since, incident.opened_at), state.now)
+
+
+def cost_between(window: Window, entity: Entity, began: float, ended: float) -> str:
     """What users of the entity's model suffered from `began` to `ended`: failed answers, clients that left, late answers.
 
     Says so when the window does not reach back far enough, and says that it is unknown when the door was not seen.
