@@ -1,0 +1,144 @@
+"""Wiring: a warden made from its settings. Every part is chosen here and nowhere else."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+
+from actuators.action import Actuator
+from actuators.door import DoorActuator
+from actuators.dry_run import DryRun
+from actuators.engine_http import EngineHttpActuator
+from actuators.process import ProcessActuator
+from actuators.registry import ActuatorRegistry
+from agent.act import Executor
+from agent.diagnosis.catalogue import Catalogue, load_catalogue
+from agent.diagnosis.rank import diagnose
+from agent.incident import Incident
+from agent.journal.port import Journal, Note
+from agent.journal.stored import open_journal
+from agent.loop import Loop, Minds
+from agent.observe import Observer
+from agent.own_http import Health, OwnHttp
+from agent.own_metrics import OwnMetrics
+from agent.report.dispatcher import Dispatcher
+from agent.report.sinks import make_sinks
+from agent.runner import Pace, Runner
+from agent.settings import WardenSettings
+from detectors.catalogue import detect_all
+from detectors.parameters import load_parameters
+from runbooks.loader import RunbookLibrary, load_library
+from serving.clock import Clock
+from serving.engines.local import LocalEngines
+from serving.fleet.fleet_file import FleetFile
+from serving.fleet.topology import Topology
+from serving.secret_file import read_secret
+from serving.telemetry.history import History
+from serving.telemetry.otlp import OtlpSource
+from serving.telemetry.prometheus import PrometheusSource
+from serving.telemetry.reading import Source
+from serving.telemetry.registry import Registry, load_registry
+from serving.telemetry.scrape import ScrapeLimits, ScrapeSource
+
+
+@dataclass(frozen=True, slots=True)
+class Warden:
+    """One warden, put together and not yet running. `port` is where its own HTTP listens."""
+
+    runner: Runner
+    port: int
+
+
+def make_actuators(fleet: FleetFile, topology: Topology, engines: LocalEngines, clock: Clock, *, dry: bool) -> Actuator:
+    """Every family of verbs that this fleet can have. Without an admin URL of a front door there are no door verbs."""
+    facts = {engine.name: topology.facts(engine) for engine in topology.engines}
+    families: list[Actuator] = [EngineHttpActuator(facts.get), ProcessActuator(engines, clock)]
+    gateway = fleet.gateway
+    if gateway is not None and gateway.admin_url is not None:
+        token = read_secret(gateway.admin_token_file).get_secret_value() if gateway.admin_token_file else None
+        families.append(DoorActuator(gateway.admin_url, token))
+    everything = ActuatorRegistry(families)
+    return DryRun(everything) if dry else everything
+
+
+def make_sources(fleet: FleetFile, registry: Registry, clock: Clock) -> tuple[Source, ...]:
+    """The sources that the fleet file names, the surest first."""
+    telemetry, door = fleet.telemetry, fleet.gateway.url if fleet.gateway else None
+    sources: list[Source] = []
+    if telemetry.scrape is not None:
+        sources.append(ScrapeSource(clock, registry, door, limits=ScrapeLimits(timeout=telemetry.scrape.timeout)))
+    if telemetry.prometheus is not None:
+        store = telemetry.prometheus
+        token = read_secret(store.bearer_token_file) if store.bearer_token_file else None
+        sources.append(
+            PrometheusSource(clock, registry, store.url, match=store.match, bearer_token=token, timeout=store.timeout)
+        )
+    if telemetry.otlp is not None:
+        sources.append(OtlpSource(telemetry.otlp.host, telemetry.otlp.port))
+    return tuple(sources)
+
+
+def load_runbooks(settings: WardenSettings, actuators: Actuator, catalogue: Catalogue) -> RunbookLibrary:
+    """The shipped runbooks and those of the settings' directories, bound to the verbs at hand. Raises FileError."""
+    causes = {form.cause for form in catalogue.causes if form.incident}
+    return load_library(actuators.verbs, causes, settings.runbooks)
+
+
+def make_minds(settings: WardenSettings, fleet: FleetFile, actuators: Actuator) -> Minds:
+    """The judgements, with the files that steer them. Raises FileError with every mistake of a file."""
+    parameters, catalogue = load_parameters(settings.detectors), load_catalogue()
+    library = load_runbooks(settings, actuators, catalogue)
+    return Minds(
+        detect=lambda window: detect_all(window, parameters),
+        diagnose=lambda window, found, repairs: diagnose(window, found.findings, catalogue, repairs),
+        runbooks={book.cause: book for book in library.runbooks},
+        policy=settings.policy_for(fleet),
+    )
+
+
+@contextmanager
+def warden(settings: WardenSettings, clock: Clock) -> Iterator[Warden]:
+    """All parts of one warden, opened in order and closed in the opposite one.
+
+    Raises FileError, JournalError or OwnHttpError, each with what to do.
+    """
+    fleet = FleetFile.read(settings.fleet_file)
+    topology = fleet.topology()
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    actuators = make_actuators(fleet, topology, LocalEngines(settings.state_dir, clock), clock, dry=settings.dry_run)
+    minds = make_minds(settings, fleet, actuators)
+    version = metadata.version("fleetwarden")
+    with ExitStack() as closing:
+        journal = open_journal(settings.journal_url().get_secret_value())
+        closing.callback(journal.close)
+        metrics, health = OwnMetrics(version), Health(settings.loop.interval, clock)
+        http = OwnHttp(metrics, health, settings.http.host, settings.http.port)
+        port = http.start()
+        closing.callback(http.stop)
+        observer = _observer(settings, fleet, topology, clock)
+        closing.callback(observer.close)
+        dispatcher = _dispatcher(settings, fleet, journal, minds, metrics, clock)
+        dispatcher.start()
+        closing.callback(dispatcher.stop)
+        journal.note(Note(clock.now(), "loop.started", f"warden {version} started over fleet {fleet.fleet}"))
+        loop = Loop(observer, minds, journal, actuators, Executor(journal, actuators, clock), clock)
+        pace = Pace(settings.loop.interval, settings.state_dir)
+        names = (fleet.fleet, "dry run" if settings.dry_run else str(settings.policy.autonomy))
+        yield Warden(Runner(loop, lambda: topology, journal, metrics, health, clock, pace, names), port)
+
+
+def _observer(settings: WardenSettings, fleet: FleetFile, topology: Topology, clock: Clock) -> Observer:
+    ticks = int(settings.loop.history / settings.loop.interval) + 2
+    history = History(topology, settings.loop.history, ticks)
+    return Observer(make_sources(fleet, load_registry(), clock), history, settings.loop.observe_deadline)
+
+
+def _dispatcher(
+    settings: WardenSettings, fleet: FleetFile, journal: Journal, minds: Minds, metrics: OwnMetrics, clock: Clock
+) -> Dispatcher:
+    def advise(incident: Incident) -> str:
+        runbook = minds.runbooks.get(incident.cause)
+        return runbook.escalate if runbook else ""
+
+    sinks = make_sinks(settings.sinks, settings.cell_of(fleet), clock)
+    return Dispatcher(journal, sinks, clock, metrics.notified, advise)
