@@ -19,8 +19,8 @@ from serving.simulator.timing import Stalls, StepTiming
 class BatchingEngine:
     """One engine, scheduler and worker. Times are seconds on one clock that never goes back.
 
-    What is done to it between two calls of `advance` only leaves a note that is read at the end of the step in flight.
-    `next_event` says when `advance` will have something to do.
+    What is done to it only leaves a note that is read at the end of the step in flight; `halt`, `release` and `delay` act
+    on that step itself, so `advance` comes first. `next_event` says when `advance` will have something to do.
     """
 
     def __init__(self, shape: EngineShape, timing: StepTiming | None = None, *, seed: int = 0) -> None:

@@ -135,14 +135,15 @@ class DevRoutes:
 
     async def _pause(self, mode: str, *, clear_cache: bool) -> None:
         await self._driver.reach_engine()
-        self._driver.pause(Pause.ALL if mode == "keep" else Pause.NEW)
+        scheduler = self._driver.engine.scheduler
+        wanted = Pause.ALL if mode == "keep" else Pause.NEW
+        self._driver.pause(wanted)
         if mode == "abort":
             with self._driver.changing() as now:
                 self._driver.engine.abort_all(now)
-        if mode != "keep":
-            await self._driver.drained()
-            if clear_cache:
-                self._driver.engine.scheduler.pool.forget()
+        await self._driver.until(lambda: scheduler.pause is wanted and (mode == "keep" or not scheduler.running))
+        if clear_cache:
+            scheduler.pool.forget()
 
 
 def _mode(request: web.Request) -> str:

@@ -55,7 +55,7 @@ class EngineDriver:
         self._on_finished = on_finished
         self._moving = asyncio.Event()
         self._moving.set()
-        self._stepped = asyncio.Event()
+        self._ticked = asyncio.Event()
         self._waiters: dict[str, asyncio.Queue[News]] = {}
         self._unheard: list[Step] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -87,6 +87,7 @@ class EngineDriver:
     @contextmanager
     def changing(self) -> Iterator[float]:
         """Do something to the engine at the moment that is given, then see to what is due."""
+        self._tick()
         yield self.clock.monotonic()
         self._tick()
         if self.engine.halted:
@@ -98,11 +99,11 @@ class EngineDriver:
         """Wait until the engine takes calls: not while it hangs."""
         await self._moving.wait()
 
-    async def drained(self) -> None:
-        """Wait until nothing runs."""
-        while self.engine.scheduler.running:
-            self._stepped.clear()
-            await self._stepped.wait()
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until the engine is as `condition` says; it is asked anew whenever the engine has moved."""
+        while not condition():
+            self._ticked.clear()
+            await self._ticked.wait()
 
     def set_answering(self, *, answering: bool) -> None:
         """Let the API side stand still or go on; what it missed is heard of at once."""
@@ -146,7 +147,7 @@ class EngineDriver:
                 self._hear(step)
             else:
                 self._unheard.append(step)
-            self._stepped.set()
+        self._ticked.set()
         due = self.engine.next_event()
         if due is not None:
             delay = max(0.0, due - self.clock.monotonic())

@@ -97,7 +97,7 @@ class SimulatedEngine:
         try:
             response = await _answer(request, handler)
             status, sent = response.status, response.content_length or 0
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ConnectionError):
             status = 200 if request.get("streaming") else CLIENT_CLOSED
             raise
         finally:

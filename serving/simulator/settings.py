@@ -40,10 +40,10 @@ class SimulatorSettings(BaseModel):
     enable_prefix_caching: bool = Field(default=True, description="cache prompt prefixes")
     enable_server_load_tracking: bool = Field(default=False, description="show requests in flight at /load")
 
-    step_base_ms: float = Field(default=9.0, gt=0, le=60_000, description="base duration of a step")
-    step_prefill_token_ms: float = Field(default=0.15, ge=0, le=10_000, description="what each prefill token adds to a step")
+    step_base_ms: float = Field(default=10.0, gt=0, le=60_000, description="base duration of a step")
+    step_prefill_token_ms: float = Field(default=0.2, ge=0, le=10_000, description="what each prefill token adds to a step")
     step_decode_sequence_ms: float = Field(
-        default=0.35, ge=0, le=10_000, description="what each decoding sequence adds to it"
+        default=0.4, ge=0, le=10_000, description="what each decoding sequence adds to it"
     )
     step_jitter: float = Field(
         default=0.08, ge=0, le=2, description="standard deviation of the logarithm of a step's duration"
