@@ -79,7 +79,7 @@ def show(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Show one runbook's file, or a table of all. JSON: the runbook, or {"runbooks": [{name, cause, autonomy, steps, file}]}."""
+    """Show one runbook's file, or all as a table. JSON: the runbook, or runbooks: name, cause, autonomy, steps, file."""
     library = _library(directories)
     if name is None:
         _show_all(library, as_json=as_json)

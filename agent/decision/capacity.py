@@ -73,8 +73,8 @@ def capacities(
 ) -> tuple[Capacity, ...]:
     """The capacity of every scope that `engine` counts in.
 
-    `blamed` are engines that an open incident names: they are not counted as healthy, whatever their scrape says, because
-    a hung engine still answers it.
+    `blamed` are engines that an incident names: they are not counted as healthy whatever their scrape says, because a hung
+    engine still answers it.
     """
     out, repaired = frozenset(blamed), frozenset(under_repair)
     return tuple(

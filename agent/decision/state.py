@@ -9,7 +9,7 @@ import numpy as np
 from agent.decision.breaker import Breaker, BreakerState, breaker_at
 from agent.decision.capacity import Capacity, Standing, capacities
 from agent.decision.policy import Policy
-from agent.incident import ENDED, Incident, IncidentState
+from agent.incident import ENDED, Ending, Incident, IncidentState
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import Relation, Topology
 from serving.telemetry.window import Window
@@ -17,6 +17,8 @@ from serving.telemetry.window import Window
 ROLLED_BACK = "rollback"
 """The step that is written as passed once a rollback is over; from then on the incident only waits for its next attempt."""
 BLIND_CAUSE = "telemetry.blind"
+NOT_AT_FAULT = frozenset({"clients.leaving", "engine.frozen_gauges", "overload"})
+"""Causes of which an engine is the scene and not the culprit: it serves, so it still counts as healthy capacity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +126,16 @@ def fleet_state(
 ) -> FleetState:
     """Work the state out at `now`.
 
-    `incidents` are all open ones and those that ended within the longest span of the policy (breaker, cool-down,
-    ineffective repairs). None means that the record cannot be read: then the breaker is open, for unreadable means stop.
+    `incidents` are all that stand (open, or given up with their cause still there) and those that ended within the longest
+    span of the policy (breaker, cool-down, ineffective repairs). None means that the record cannot be read: then the
+    breaker is open, for unreadable means stop.
     """
     known = {incident.id: incident for incident in incidents or ()}
     current = [incident for incident in known.values() if incident.state not in ENDED]
     fresh = policy.freshness - max(0.0, now - window.now)  # a window that is itself old tells less
     blind = _blind(window, topology, current, fresh)
     standing = _standing(window, blind, fresh)
-    blamed = frozenset(i.entity.name for i in current if i.entity.kind is EntityKind.ENGINE and i.diagnosis.enough)
+    blamed = frozenset(i.entity.name for i in known.values() if i.entity.kind is EntityKind.ENGINE and _blames(i))
     busy = frozenset(e.name for i in current if under_way(i) for e in engines_of(topology, i.entity))
     if incidents is None:
         trust = Breaker(BreakerState.OPEN, now, "the record of past repairs cannot be read", voids_before=now)
@@ -151,6 +154,13 @@ def fleet_state(
         under_repair=busy,
         breaker=trust,
     )
+
+
+def _blames(incident: Incident) -> bool:
+    """Whether the incident says that its entity is faulty: open, or given up and not closed since."""
+    if incident.state in ENDED and (not incident.standing or incident.ending in {Ending.RULED_OUT, Ending.MERGED}):
+        return False
+    return incident.diagnosis.enough and incident.cause not in NOT_AT_FAULT
 
 
 def _blind(window: Window, topology: Topology, current: Iterable[Incident], freshness: float) -> frozenset[str]:
