@@ -72,7 +72,7 @@ class ProcessActuator:
         known = self._known(name, key, before)
         if known is not None:
             return known
-        held_back = self._held_back(name)
+        held_back = self._held_back(name, before)
         if held_back is not None:
             return _failed(held_back, before)
         after = self._engines.restart(name, key, grace_s)
@@ -98,7 +98,7 @@ class ProcessActuator:
         spec = self._engines.spec(name)
         if self._engines.is_busy(name):
             return _failed(f"{name}: another operation is under way", before)
-        held_back = self._held_back(name)
+        held_back = self._held_back(name, before)
         if held_back is not None:
             return _failed(held_back, before)
         if shutil.which(spec.command[0]) is None:
@@ -134,7 +134,9 @@ class ProcessActuator:
             return Outcome(OutcomeStatus.UNKNOWN, f"{name}: an operation is under way", after=_facts(now))
         return None
 
-    def _held_back(self, name: str) -> str | None:
+    def _held_back(self, name: str, state: EngineProcess) -> str | None:
+        if state.stopped:
+            return f"{name}: a person stopped this engine; it is theirs to start again"
         now = self._clock.now()
         restarts = [operation.at for operation in self._engines.operations(name) if operation.deed is Deed.RESTART]
         at = earliest_restart(restarts, now)

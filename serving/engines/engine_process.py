@@ -26,6 +26,7 @@ class EngineProcess:
 
     `pid` and `created_at` (Unix seconds) belong to the leader: the API server of vLLM. `exit_code` is known when its
     parent lived to see it end; negative is a signal. `operation` is the key of the last operation that started it.
+    `stopped`: it was stopped on purpose (LocalEngines.stop) and not started since.
     """
 
     status: EngineStatus
@@ -35,6 +36,7 @@ class EngineProcess:
     operation: str | None = None
     restarts: int = 0
     started_at: float | None = None
+    stopped: bool = False
 
 
 class KeyState(StrEnum):

@@ -52,13 +52,17 @@ class Operation(BaseModel):
 
 
 class EngineRecord(BaseModel):
-    """state.json. `process` is the leader last started; it may have exited. `restarts` counts restarts since `add`."""
+    """state.json. `process` is the leader last started; it may have exited. `restarts` counts restarts since `add`.
+
+    `stopped`: it was stopped on purpose and not started since.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     process: ProcessMark | None = None
     started_at: float | None = None
     restarts: int = 0
+    stopped: bool = False
     pending: Intent | None = None
     operations: tuple[Operation, ...] = ()
 
@@ -70,7 +74,7 @@ class EngineRecord(BaseModel):
         """The same, after an operation. Nothing is pending any more, and old operations are forgotten."""
         update: dict[str, object] = {"pending": None, "operations": (*self.operations, operation)[-KEPT_OPERATIONS:]}
         if operation.process is not None:
-            update |= {"process": operation.process, "started_at": operation.at}
+            update |= {"process": operation.process, "started_at": operation.at, "stopped": False}
             update["restarts"] = self.restarts + (operation.deed is Deed.RESTART)
         return self.model_copy(update=update)
 
@@ -98,7 +102,7 @@ def engine_lock(path: Path, timeout_s: float, clock: Clock) -> Iterator[None]:
         deadline = clock.monotonic() + timeout_s
         while not _try_lock(handle):
             if clock.monotonic() >= deadline:
-                raise EngineBusyError(f"another operation on this engine has held {path} for {timeout_s:g} s; try again")
+                raise EngineBusyError(f"another operation has held {path} for {timeout_s:g} s; try again")
             clock.sleep(POLL_S)
         yield
     finally:

@@ -93,7 +93,7 @@ class LocalEngines:
         self.spec(name)
         record = self._settled(name)
         if record.process is None:
-            return EngineProcess(EngineStatus.NEVER_STARTED, restarts=record.restarts)
+            return EngineProcess(EngineStatus.NEVER_STARTED, restarts=record.restarts, stopped=record.stopped)
         alive = processes.is_alive(record.process)
         note = read_record(self._file(name, "exit"), ExitNote)
         ended = not alive and note is not None and note.pid == record.process.pid
@@ -105,6 +105,7 @@ class LocalEngines:
             operation=next((op.key for op in reversed(record.operations) if op.process == record.process), None),
             restarts=record.restarts,
             started_at=record.started_at,
+            stopped=record.stopped,
         )
 
     def operations(self, name: str) -> tuple[Operation, ...]:
@@ -147,8 +148,7 @@ class LocalEngines:
         with self._locked(name):
             record = self._adopt(name)
             self._end(name, self._members(name), grace_s)
-            if record.pending is not None:
-                self._store(name, record.model_copy(update={"pending": None}))
+            self._store(name, record.model_copy(update={"pending": None, "stopped": True}))
         return self.state(name)
 
     def restart(self, name: str, operation: str | None = None, grace_s: float = 5.0) -> EngineProcess:

@@ -105,6 +105,11 @@ def send(process: ProcessMark, number: signal.Signals) -> bool:
     return True
 
 
+def send_all(everyone: Iterable[ProcessMark], number: signal.Signals) -> bool:
+    """Send a signal to each incarnation that is alive; whether there was one."""
+    return bool([process for process in everyone if send(process, number)])
+
+
 def leads_group(process: ProcessMark) -> bool:
     """Whether it is the leader of its own process group."""
     stat = _stat(process.pid)

@@ -54,13 +54,18 @@ def start_thread(path: Path) -> None:
 
 
 def read_wish(path: Path) -> Wish | None:
-    """What the file asks for, as {"pause_s": 0.4, "every_s": 3}; None when there is no file or it cannot be understood."""
+    """What the file asks for, as {"pause_s": 0.4, "every_s": 3}; None when there is no file or it cannot be understood.
+
+    With "group", it asks that process group only: an engine that was restarted meanwhile is another.
+    """
     try:
         asked = json.loads(path.read_text(encoding="utf-8"))
+        if asked.get("group", os.getpgrp()) != os.getpgrp():
+            return None
         return Wish(min(5.0, max(0.01, float(asked["pause_s"]))), max(0.1, float(asked["every_s"])))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         print(f"fleetwarden gc-stall: {path} is ignored: {error!r}", file=sys.stderr)  # noqa: T201 - the engine's log is its stderr
         return None
 
