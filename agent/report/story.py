@@ -129,12 +129,9 @@ def _operation(operation: Operation) -> Deed:
 def _transitions(events: Sequence[IncidentEvent]) -> Iterator[Deed]:
     for event in events:
         match event:
-            case (
-                AttemptStarted()
-                | RollbackStarted()
-                | VerificationStarted()
-                | ApprovalAsked()
-                | ApprovalAnswered()
-                | Closed()
-            ):
+            case Ended():
+                yield Deed(event.at, wording.ended(event))
+            case AttemptStarted() | RollbackStarted() | VerificationStarted() | Closed():
+                yield Deed(event.at, wording.transition(event))
+            case ApprovalAsked() | ApprovalAnswered():
                 yield Deed(event.at, wording.transition(event))

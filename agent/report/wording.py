@@ -47,6 +47,8 @@ _KIND = {EntityKind.TELEMETRY: "telemetry source", EntityKind.GATEWAY: "front do
 
 def name(entity: Entity) -> str:
     """What a person calls `entity`: `engine sim-2`."""
+    if entity == Entity(EntityKind.GATEWAY, "door"):
+        return "front door"
     return f"{_KIND.get(entity.kind, entity.kind.value)} {entity.name}"
 
 
@@ -70,9 +72,12 @@ def clause(text: str, limit: int = CLAUSE_SHOWN) -> str:
 
 
 def sentence(text: str, limit: int = CLAUSE_SHOWN) -> str:
-    """`clause(text)` with a capital in front and a full stop behind."""
+    """`clause(text)` with a capital in front, unless it begins with an identifier, and a full stop behind."""
     line = clause(text, limit)
-    return f"{line[:1].upper()}{line[1:]}{'' if line.endswith(('.', '!', '?')) else '.'}" if line else ""
+    if not line:
+        return ""
+    capital = line[:1].upper() if line.partition(" ")[0].rstrip(":,;").isalpha() else line[:1]
+    return f"{capital}{line[1:]}{'' if line.endswith(('.', '!', '?')) else '.'}"
 
 
 def _cause(cause: str) -> Cause:
@@ -267,9 +272,9 @@ def _finished(event: Finished, incident: Incident | None) -> str:
 
 def held_because(decision: Decision | None) -> str:
     """Why nothing is done at the moment, or an empty text."""
-    if decision is None or decision.verdict not in {Verdict.WAIT, Verdict.REFUSE, Verdict.ASK}:
+    if decision is None or decision.verdict is Verdict.ACT:
         return ""
-    return sentence(decision.says)
+    return sentence(decision.says, ADVICE_SHOWN)
 
 
 def todo(incident: Incident, view: Outlook, out: Sequence[Entity], advice: str) -> tuple[str, ...]:
@@ -278,20 +283,19 @@ def todo(incident: Incident, view: Outlook, out: Sequence[Entity], advice: str) 
     match view:
         case Outlook.ASKS:
             lines.append(f"Allow it: `fleetwarden approve {incident.id}`. Forbid it: `fleetwarden reject {incident.id}`.")
-            lines.append(_proposal(incident.decision, "It would begin thus"))
+            lines += [_proposal(incident.decision, "It would begin so"), held_because(incident.decision)]
         case Outlook.RECOMMENDS:
-            lines += [_proposal(incident.decision, "Recommended"), held_because(incident.decision), sentence(advice)]
+            lines += [_proposal(incident.decision, "Recommended"), held_because(incident.decision)]
         case Outlook.GAVE_UP:
-            lines.append(sentence(advice) or "The warden does nothing more here: find out and repair by hand.")
+            says = sentence(incident.says, ADVICE_SHOWN) or "The warden does nothing more here."
+            more = sentence(advice, ADVICE_SHOWN)
+            lines += [says, more if incident.attempt and more not in says else ""]
         case Outlook.WORKING:
             lines += _while_working(incident)
         case _:
             pass
-    lines += [
-        f"{sentence(name(entity))[:-1]} is still out of service: put it back when it is well."
-        for entity in out
-        if incident.ended
-    ]
+    if incident.ended:
+        lines += [f"{sentence(name(entity))[:-1]} is still out of service: put it back when it is well." for entity in out]
     lines = [line for line in lines if line] or ["Nothing."]
     return (*lines, f"The whole record: `fleetwarden explain {incident.id}`.")
 
@@ -306,4 +310,4 @@ def _while_working(incident: Incident) -> list[str]:
         return ["Nothing yet: the warden is on it and says so when it needs you."]
     if decision.reason is Reason.PAUSED:
         return ["The warden is paused: `fleetwarden resume` lets it go on."]
-    return [f"The warden holds back: {held_because(decision)}", "Look at it if it stays so."]
+    return [f"The warden holds back. {held_because(decision)}", "Look at it if it stays so."]

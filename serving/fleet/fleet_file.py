@@ -218,7 +218,7 @@ class FleetFile(_Strict):
     def to_yaml(self) -> str:
         """The file's text. Defaults are left out; `parse(to_yaml())` is equal to this."""
         content = self.model_dump(mode="json", exclude_defaults=True)
-        return HEADER + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
+        return HEADER + yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
     def dump(self, path: Path) -> None:
         """Write the file to `path`, whole or not at all. Raises FileError when it cannot be written."""
@@ -256,6 +256,16 @@ class FleetFile(_Strict):
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a fleet file, for editors."""
     return FleetFile.model_json_schema()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what looks like a number: PyYAML thinks `1e5` plain text, the loader (YAML 1.2) reads it as a number."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style="'" if text[:1] in "+-.0123456789" else None)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def _write_whole(path: Path, text: str) -> None:
