@@ -38,6 +38,7 @@ class SimulatedEngine:
         self.settings = settings
         self.clock = clock
         self._callers: dict[str, Caller] = {}
+        self._streaming: set[int] = set()
         self.spans = (
             SpanExporter(settings.otlp_endpoint, settings.name, settings.otlp_interval) if settings.otlp_endpoint else None
         )
@@ -61,7 +62,7 @@ class SimulatedEngine:
     def application(self) -> web.Application:
         """The HTTP application with all routes."""
         app = web.Application(middlewares=[self._gate, self._count], client_max_size=BODY_BYTES)
-        app.on_response_prepare.append(_echo_request_id)
+        app.on_response_prepare.append(self._prepare)
         openai = OpenAiRoutes(self.settings, self.driver, self._callers)
         app.add_routes(openai.routes())
         app.add_routes(PlainRoutes(self.settings, self.driver, openai).routes())
@@ -81,6 +82,13 @@ class SimulatedEngine:
         if self.spans is not None and caller is not None:
             self.spans.finished(finished, caller)
 
+    async def _prepare(self, request: web.Request, response: web.StreamResponse) -> None:
+        given = request.headers.get("X-Request-Id")
+        if given is not None:
+            response.headers["X-Request-Id"] = given
+        if response.content_type == "text/event-stream":
+            self._streaming.add(id(request))
+
     @web.middleware
     async def _gate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """While the API side stands still, nothing is answered but the control routes."""
@@ -98,9 +106,10 @@ class SimulatedEngine:
             response = await _answer(request, handler)
             status, sent = response.status, response.content_length or 0
         except (asyncio.CancelledError, ConnectionError):
-            status = 200 if request.get("streaming") else CLIENT_CLOSED
+            status = 200 if id(request) in self._streaming else CLIENT_CLOSED
             raise
         finally:
+            self._streaming.discard(id(request))
             resource = request.match_info.route.resource
             self._http.count(
                 handler=resource.canonical if resource is not None else "none",
@@ -122,14 +131,6 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except web.HTTPException as error:
         body = error_body(error.reason, status=error.status, kind=error.reason)
         return json_response(body, status=error.status)
-
-
-async def _echo_request_id(request: web.Request, response: web.StreamResponse) -> None:
-    given = request.headers.get("X-Request-Id")
-    if given is not None:
-        response.headers["X-Request-Id"] = given
-    if response.content_type == "text/event-stream":
-        request["streaming"] = True
 
 
 def listen_later(host: str, port: int) -> socket.socket:
