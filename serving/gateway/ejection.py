@@ -22,14 +22,14 @@ class EjectionPolicy:
 
     A refused connection fails in a millisecond, so a dead engine always looks idle and draws traffic: two in a row suffice.
     Errors and timeouts come from busy engines too, so five. An ejection that began `forget_s` after the last one ended
-    starts small again.
+    starts small again. `most_s` bounds how long an engine that came back waits for its trial, which costs one retried try.
     """
 
     connection_failures: int = 2
     failures: int = 5
     base_s: float = 5.0
     factor: float = 2.0
-    most_s: float = 120.0
+    most_s: float = 30.0
     forget_s: float = 300.0
 
 

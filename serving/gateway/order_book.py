@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from serving.clock import Clock
-from serving.gateway.orders import Operation, Order, Refusal, carry_out
+from serving.gateway.orders import Operation, Order, OrderVerb, Refusal, carry_out
 from serving.gateway.pool import Pool
 from serving.gateway.state_file import save_orders
 
@@ -26,4 +26,6 @@ class OrderBook:
             if self._path is not None:
                 save_orders(self._path, orders)
             self._pool.orders = orders
+            if order.verb is OrderVerb.UNDRAIN:
+                self._pool.forgive(order.engine)
         return operation

@@ -108,6 +108,11 @@ class Pool:
         last = all(other.health.ejected(now) for other in others)
         seat.health = after_failure(seat.health, failure, now, self._policy, last=last)
 
+    def forgive(self, engine: str) -> None:
+        """Forget an engine's failures: somebody vouches for it."""
+        if (seat := self._seats.get(engine)) is not None:
+            seat.health = Health()
+
     def _in_rotation(self, model: str | None) -> Iterator[Seat]:
         for seat in self.seats:
             if (model is None or seat.facts.model == model) and self.standing(seat).drained_by is None:

@@ -194,6 +194,17 @@ async def test_the_last_engine_of_a_model_is_never_ejected(make_ring: MakeRing) 
     assert (await ring.complete())[0] == 200
 
 
+async def test_an_engine_that_is_undrained_starts_with_a_clean_slate(make_ring: MakeRing) -> None:
+    ring = await make_ring(one := Upstream("one"), Upstream("two"))
+    await one.stop()
+    await asyncio.gather(*(ring.complete() for _ in range(10)))
+    assert await ring.metric("door:ejected", "one") == 1
+    await ring.order("one/drain", key="k1")
+    await one.start(int(one.url.rpartition(":")[2]))
+    await ring.order("one/undrain", key="k2")
+    assert await ring.metric("door:ejected", "one") == 0
+
+
 async def test_full_engines_are_not_ejected_for_saying_so(make_ring: MakeRing) -> None:
     ring = await make_ring(Upstream("one", status=503), Upstream("two"))
     for _ in range(20):
