@@ -96,7 +96,7 @@ class OtlpSource:
         try:
             self._port = self._thread.run(self._start(), seconds)
         except (OSError, OverflowError) as refused:
-            why = getattr(refused, "strerror", None) or str(refused)
+            why = getattr(refused, "strerror", None) or str(refused) or type(refused).__name__
             return f"cannot listen for traces on {self._host}:{self._port}: {why}; free the port or name another"
         return ""
 

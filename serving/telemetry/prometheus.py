@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 
 DOUBLED = "telemetry.doubled"
 
+_DOOR = Entity(EntityKind.GATEWAY, "door")
 _MARGIN = 0.9  # of the deadline is given to the queries; the rest is for sorting the answers
 _NO_LABELS: Mapping[str, str] = {}
 _HEARTBEATS = {Job.ENGINE: "vllm:iteration_tokens_total_count", Job.DOOR: "door:inflight_requests"}
@@ -58,7 +59,7 @@ class PrometheusSource:
         self._entity = Entity(EntityKind.TELEMETRY, name)
         self._timeout = timeout
         self._queries = Queries.of(registry, match)
-        self._doubled: dict[str, tuple[TargetKey, ...]] = {}
+        self._doubled: dict[Entity, list[TargetKey]] = {}
         self._asking: threading.Thread | None = None
         self._closed = False
 
@@ -107,9 +108,14 @@ class PrometheusSource:
         rows = len(topology.engines)
         finder = EngineFinder(topology)
         engines, doors = _by_engine(said, finder, self._registry)
-        events: list[Event] = []
-        kept_engines = {row: self._kept(topology, row, targets, events) for row, targets in engines.items()}
-        kept_doors = {row: merge(targets.values(), only_same_instance=True)[0] for row, targets in doors.items()}
+        engines_merged = {row: merge(targets.values(), only_same_instance=False) for row, targets in engines.items()}
+        doors_merged = {row: merge(targets.values(), only_same_instance=True) for row, targets in doors.items()}
+        kept_engines = {row: kept for row, (kept, _) in engines_merged.items()}
+        kept_doors = {row: kept for row, (kept, _) in doors_merged.items()}
+        events = [
+            *(event for row, merged in engines_merged.items() for event in self._doubles(topology.engines[row], [merged])),
+            *self._doubles(_DOOR, list(doors_merged.values())),
+        ]
         own = {**self._registry.of_job(Job.ENGINE), **self._registry.of_job(Job.SCRAPE)}
         values, histograms = columns({row: select(_together(t), own) for row, t in kept_engines.items()}, rows, own)
         door_specs = self._registry.of_job(Job.DOOR)
@@ -126,20 +132,18 @@ class PrometheusSource:
             failures=self._failures(topology, kept_engines),
         )
 
-    def _kept(
-        self, topology: Topology, row: int, targets: Mapping[TargetKey, TargetSeries], events: list[Event]
-    ) -> list[TargetSeries]:
-        """The targets that count for one engine; a doubled one is told once, when it begins or changes."""
-        kept, doubled = merge(targets.values(), only_same_instance=False)
-        engine = topology.engines[row]
-        keys = tuple(target.key for target in doubled)
-        if keys and self._doubled.get(engine.name) != keys:
-            used = ", ".join(_named(target.key) for target in kept)
-            again = ", ".join(map(_named, keys))
-            text = f"{engine.name} is scraped twice: by {used}, and again by {again}, which is left out; drop one scrape job"
-            events.append(Event(self._clock.now(), DOUBLED, engine, text))
-        self._doubled[engine.name] = keys
-        return kept
+    def _doubles(self, entity: Entity, merged: list[tuple[list[TargetSeries], list[TargetSeries]]]) -> list[Event]:
+        """The event that says that something is scraped twice, when that begins or changes."""
+        again = sorted({target.key for _, doubled in merged for target in doubled})
+        if again == self._doubled.get(entity, []):
+            return []
+        self._doubled[entity] = again
+        if not again:
+            return []
+        used = ", ".join(sorted({_named(target.key) for kept, _ in merged for target in kept}))
+        left_out = ", ".join(map(_named, again))
+        text = f"{entity.name} is scraped twice: by {used}, and again by {left_out}, which is left out; drop one scrape job"
+        return [Event(self._clock.now(), DOUBLED, entity, text)]
 
     def _failures(self, topology: Topology, kept: Mapping[int, list[TargetSeries]]) -> dict[str, TargetFailure]:
         failures = {}

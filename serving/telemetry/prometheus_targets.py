@@ -12,6 +12,7 @@ from serving.fleet.topology import EngineFacts, Topology
 from serving.telemetry.exposition import Samples
 
 Labels = Mapping[str, str]
+_Own = tuple[str, frozenset[tuple[str, str]]]
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -85,31 +86,36 @@ def host_and_port(facts: EngineFacts) -> str:
 def merge(targets: Iterable[TargetSeries], *, only_same_instance: bool) -> tuple[list[TargetSeries], list[TargetSeries]]:
     """The targets whose series make up one engine, and those that only say the same again.
 
-    Two targets double each other when they carry one series, equal in all labels but the targets' own. Ranks of one
-    engine differ in a label of their own and are kept. `only_same_instance`: two front doors may well carry equal
-    labels; they double each other only where it is one door scraped by two jobs.
+    Two targets double each other when they are one instance scraped by two jobs, or when they carry one series, equal in
+    all labels that the process itself gave it. Ranks of one engine differ in such a label and are kept; what a process
+    says without labels (its start, its memory) tells nothing here. `only_same_instance`: two front doors may well carry
+    equal labels, so only the first rule holds for them.
     """
     ordered = sorted(targets, key=lambda each: (-(each.up == 1.0), -_or_zero(each.sampled_at), each.key))
-    kept: list[tuple[TargetSeries, set[tuple[str, frozenset[tuple[str, str]]]]]] = []
+    if len(ordered) == 1:
+        return ordered, []
+    kept: list[tuple[TargetSeries, set[_Own]]] = []
     doubled: list[TargetSeries] = []
     for target in ordered:
-        own = _own_series(target) if len(ordered) > 1 else set()
-        rivals = [series for other, series in kept if not only_same_instance or other.key.instance == target.key.instance]
-        if any(not own.isdisjoint(series) for series in rivals):
+        own = _own_series(target)
+        same_instance = any(other.key.instance == target.key.instance for other, _ in kept)
+        same_series = not only_same_instance and any(not own.isdisjoint(series) for _, series in kept)
+        if same_instance or same_series:
             doubled.append(target)
         else:
             kept.append((target, own))
     return [target for target, _ in kept], doubled
 
 
-def _own_series(target: TargetSeries) -> set[tuple[str, frozenset[tuple[str, str]]]]:
-    """Each series of the target by name and by the labels that the process itself gave it."""
+def _own_series(target: TargetSeries) -> set[_Own]:
+    """Each series of the target that the process gave labels of its own, by name and those labels."""
     strangers = {"__name__", "job", "instance", *target.labels}
-    return {
+    found = {
         (name, frozenset((label, value) for label, value in labels.items() if label not in strangers))
         for name, series in target.samples.items()
         for labels, _ in series
     }
+    return {(name, labels) for name, labels in found if labels}
 
 
 def _or_zero(stamp: float) -> float:

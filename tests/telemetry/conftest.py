@@ -26,5 +26,10 @@ def registry() -> Registry:
 
 
 @pytest.fixture(scope="session")
+def recordings() -> Path:
+    return RECORDINGS
+
+
+@pytest.fixture(scope="session")
 def exposition() -> str:
     return (RECORDINGS / "vllm-0.32-a" / "exposition-0.32.0.txt").read_text()

@@ -1,5 +1,6 @@
 """Stand-ins for what telemetry talks to: small HTTP servers on a thread of their own, and maps of their engines."""
 
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -47,6 +48,7 @@ class Servers:
     def __init__(self) -> None:
         self._thread = LoopThread("test-servers")
         self._servers: list[Server] = []
+        self._ended = threading.Event()
 
     def start(self, handler: Handler) -> Server:
         server = Server(handler)
@@ -54,10 +56,20 @@ class Servers:
         self._servers.append(server)
         return server
 
+    @property
+    def urls(self) -> list[str]:
+        return [server.url for server in self._servers]
+
+    def held(self, seconds: float) -> list[object]:
+        """Block the calling thread until the test ends, at most for `seconds`."""
+        self._ended.wait(seconds)
+        return []
+
     def stop(self, server: Server) -> None:
         self._thread.run(server.stop(), 10.0)
 
     def close(self) -> None:
+        self._ended.set()
         for server in self._servers:
             self.stop(server)
         self._thread.close()
