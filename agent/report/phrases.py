@@ -21,7 +21,7 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
         "engine.hung": Cause(
             "is hung",
             "was hung",
-            "takes requests but its core makes no steps, so answers do not come; its /health may still say 200",
+            "it takes requests, but its core makes no steps, so answers do not come; its /health may still say 200",
         ),
         "engine.frozen_gauges": Cause(
             "has frozen gauges", "had frozen gauges", "its gauges claim work that is not there; users are not affected"
@@ -30,7 +30,7 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
             "does not answer HTTP", "did not answer HTTP", "its port is open, but its API process says nothing"
         ),
         "engine.dead": Cause("is down", "was down", "nothing listens where it should be, so every request to it fails"),
-        "engine.slow": Cause("is slow", "was slow", "does clearly less work than its peers under the same load"),
+        "engine.slow": Cause("is slow", "was slow", "it does clearly less work than its peers under the same load"),
         "engine.gc_stall": Cause(
             "keeps pausing",
             "kept pausing",
@@ -44,7 +44,7 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
         "engine.kv_pressure": Cause(
             "is short of KV cache",
             "was short of KV cache",
-            "throws out requests for lack of KV cache blocks and does their work again",
+            "it throws out requests for lack of KV cache blocks and does their work again",
         ),
         "overload": Cause(
             "is overloaded", "was overloaded", "more requests arrive than can be served, so all of them wait longer"

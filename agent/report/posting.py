@@ -45,11 +45,15 @@ def post(send: Callable[[float], Answer], total: float, clock: Clock) -> Deliver
     """
     deadline = clock.monotonic() + total
 
+    said = "no answer"
+
     def once() -> Delivery:
+        nonlocal said
         left = deadline - clock.monotonic()
         if left <= 0:
-            return Delivery(DeliveryStatus.RETRY_LATER, f"no good answer within {total:g} s")
+            return Delivery(DeliveryStatus.RETRY_LATER, f"nothing better than {said} within {total:g} s")
         delivery = _asked(send, left)
+        said = delivery.says
         if delivery.status is DeliveryStatus.RETRY_LATER and delivery.retry_after is None:
             raise _Later(delivery)
         return delivery

@@ -12,6 +12,7 @@ from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTe
 from agent.report.layout import Section, Style, clock_time, date_time, opening, plain, sections
 from agent.report.outlook import Outlook
 from agent.report.story import Story
+from agent.report.wording import sentence
 
 HEADER_LIMIT = 150
 SECTION_LIMIT = 3_000
@@ -59,21 +60,23 @@ def message(story: Story, cell: str) -> dict[str, Any]:
 
 def follow_up(story: Story, cell: str) -> dict[str, Any]:
     """The payload that says in a line or two how an incident came out that was told before."""
-    first = "" if not story.needs_person else f"\n{escaped(story.todo[0])}"
-    cost = f" Cost: {escaped(story.cost)}" if story.cost and not story.needs_person else ""
-    line = f"{SIGNS[story.outlook]} *{escaped(story.headline)}.* {escaped(story.served)}{cost}{first}"
-    text = f"{story.headline}. {story.served}{f' {story.todo[0]}' if story.needs_person else ''}"
+    rest = " ".join(story.todo[:2]) if story.needs_person else f"Cost: {sentence(story.cost)}" if story.cost else ""
+    line = f"{SIGNS[story.outlook]} *{escaped(_short(story.headline))}.* {escaped(f'{story.served} {rest}'.strip())}"
+    text = f"{story.headline}. {story.served} {rest}".strip()
     blocks: list[Block] = [_section(line), _context(story, cell)]
     return {"text": _fallback(text), "blocks": [block.to_dict() for block in blocks]}
 
 
 def _blocks(story: Story, cell: str) -> list[Block]:
-    header = f"{SIGNS[story.outlook]} {story.headline}"
-    header = header if len(header) <= HEADER_LIMIT else header[: HEADER_LIMIT - 3] + "..."
+    header = _short(f"{SIGNS[story.outlook]} {story.headline}")
     blocks: list[Block] = [HeaderBlock(text=PlainTextObject(text=header, emoji=True))]
     blocks.append(_section("\n".join(opening(story, SLACK))))
     blocks += [_section(_titled(section)) for section in sections(story, SLACK)]
     return [*blocks, _context(story, cell)]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= HEADER_LIMIT else text[: HEADER_LIMIT - 3] + "..."
 
 
 def _section(text: str) -> SectionBlock:

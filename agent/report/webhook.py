@@ -65,7 +65,7 @@ class WebhookSink:
             )
             with request as response:  # the status is enough: a body of any size stays unread
                 return Answer(response.status_code, retry_after(response.headers.get("retry-after")))
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unreachable(f"no answer: {type(error).__name__}") from None
 
 

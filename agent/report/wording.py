@@ -121,10 +121,9 @@ def _progress(incident: Incident) -> str:
     return "being looked into"
 
 
-def what(cause: str, entity: Entity) -> str:
-    """What is wrong, for somebody who never heard of the cause."""
-    subject = name(entity)
-    return f"{subject[:1].upper()}{subject[1:]}: {_cause(cause).meaning}."
+def what(cause: str) -> str:
+    """What a cause means, for somebody who never heard of it."""
+    return sentence(_cause(cause).meaning)
 
 
 def why(diagnosis: Diagnosis) -> tuple[str, ...]:
