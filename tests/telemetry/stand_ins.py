@@ -68,6 +68,11 @@ class Servers:
     def stop(self, server: Server) -> None:
         self._thread.run(server.stop(), 10.0)
 
+    def restart(self, server: Server) -> None:
+        """Stop the server, if it runs, and start it again at its address."""
+        self.stop(server)
+        self._thread.run(server.start(int(server.url.rsplit(":", 1)[1])), 10.0)
+
     def close(self) -> None:
         self._ended.set()
         for server in self._servers:
