@@ -100,7 +100,7 @@ class Frontend:
         return self._tracked.pop(request_id, None) is not None
 
     def count_abort(self) -> None:
-        """Count a request that a client left, as vLLM versions before and after 0.32 do."""
+        """Count a request that its client left as finished by abort. vLLM 0.32 itself does not count these."""
         self.measures.finished[FinishReason.ABORT] += 1
 
     def record(self, step: Step, now: float) -> list[Delivery]:

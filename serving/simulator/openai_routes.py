@@ -41,13 +41,13 @@ class Choice:
 
     index: int
     request: Request
-    print_: int
+    voice: int
     tokens: int = 0
     finish: str | None = None
 
     def take(self, count: int) -> str:
         """The text of the next `count` tokens."""
-        text = "".join(words.word(self.print_, self.tokens + step) for step in range(count))
+        text = "".join(words.word(self.voice, self.tokens + step) for step in range(count))
         self.tokens += count
         return text
 
@@ -192,8 +192,8 @@ class OpenAiRoutes:
         generation = Generation(style, {})
         caller = Caller(self._driver.clock.now(), request.headers.get("traceparent"), body.top_p, body.temperature)
         for index, (tokens, limit) in enumerate(zip(prompts, limits, strict=True)):
-            print_ = words.fingerprint(tokens, seed)
-            stop_after = words.tokens_until(print_, limit, body.stops) if body.stops else None
+            voice = words.voice_of(tokens, seed)
+            stop_after = words.tokens_until(voice, limit, body.stops) if body.stops else None
             made = Request(
                 id=style.request_id(index),
                 prompt_tokens=len(tokens),
@@ -204,7 +204,7 @@ class OpenAiRoutes:
                 defer_seconds=self._settings.grammar_seconds if body.constrained else 0.0,
                 finish=FinishReason.STOP if stop_after else FinishReason.LENGTH,
             )
-            generation.choices[made.id] = Choice(index, made, print_)
+            generation.choices[made.id] = Choice(index, made, voice)
             self._callers[made.id] = caller
             self._driver.submit(made, limit, generation.news)
         return generation

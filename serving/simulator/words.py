@@ -37,27 +37,24 @@ def prefix_keys(tokens: Sequence[int], block_size: int) -> tuple[int, ...]:
     return tuple(keys)
 
 
-def fingerprint(tokens: Sequence[int], seed: int) -> int:
-    """What the words generated for a prompt depend on."""
+def voice_of(tokens: Sequence[int], seed: int) -> int:
+    """A number on which the words generated for a prompt depend."""
     return zlib.crc32(repr((seed, *tokens[-256:], len(tokens))).encode())
 
 
-def word(print_: int, index: int) -> str:
-    """The `index`-th generated token of a request with that fingerprint, as text."""
-    chosen = _WORDS[zlib.crc32(f"{print_}:{index}".encode()) % len(_WORDS)]
+def word(voice: int, index: int) -> str:
+    """The `index`-th generated token of a request with that voice, as text."""
+    chosen = _WORDS[zlib.crc32(f"{voice}:{index}".encode()) % len(_WORDS)]
     return chosen if index == 0 else f" {chosen}"
 
 
-def tokens_until(print_: int, limit: int, stops: Sequence[str]) -> int | None:
+def tokens_until(voice: int, limit: int, stops: Sequence[str]) -> int | None:
     """After how many of `limit` tokens the generated text contains one of `stops`; None where it never does."""
-    text = ""
+    longest = max(map(len, stops), default=0)
+    tail = ""
     for index in range(limit):
-        text += word(print_, index)
-        if any(stop in text for stop in stops):
+        tail += word(voice, index)
+        if any(stop in tail for stop in stops):
             return index + 1
+        tail = tail[-longest:]
     return None
-
-
-def generated(print_: int, count: int) -> str:
-    """The first `count` generated tokens as one text."""
-    return "".join(word(print_, index) for index in range(count))
