@@ -28,7 +28,12 @@ def open_journal(location: Path | str, *, create: bool = True, patience: float =
     do when it is missing, locked, damaged, not a journal, or of a newer version; it is then left as it was.
     """
     url, shown = _resolve(location, create=create)
-    engine = make_engine(url, patience)
+    try:
+        engine = make_engine(url, patience)
+    except (SQLAlchemyError, ImportError) as error:
+        raise JournalError(
+            f"{shown} cannot be opened as a journal: {error}; PostgreSQL needs the extra `fleetwarden[postgres]`"
+        ) from error
     journal = StoredJournal(engine, shown)
     try:
         journal.prepare(create=create)
@@ -40,7 +45,12 @@ def open_journal(location: Path | str, *, create: bool = True, patience: float =
 
 def _resolve(location: Path | str, *, create: bool) -> tuple[URL, str]:
     if isinstance(location, str) and "://" in location:
-        url = make_url(location)
+        try:
+            url = make_url(location)
+        except SQLAlchemyError as error:
+            raise JournalError(f"the journal's URL cannot be read: write dialect://user:password@host/name ({error})") from error
+        if url.get_backend_name() == "sqlite" and url.database and not url.query:
+            return _resolve(Path(url.database), create=create)
         return url, url.render_as_string(hide_password=True)
     path = Path(location).absolute()
     if create:
