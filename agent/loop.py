@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from actuators.action import Actuator
-from agent.act import Executor
 from agent.decision.consent import waits_for_answer
 from agent.decision.cost import cost_to_users
 from agent.decision.decide import advance, decide, ending_of
@@ -17,6 +16,7 @@ from agent.decision.decision import Decision, Reason, Verdict
 from agent.decision.policy import Policy
 from agent.decision.state import FleetState, Switches, fleet_state, under_way
 from agent.diagnosis.diagnosis import Diagnosis
+from agent.hands import Hands
 from agent.incident import ApprovalAsked, Decided, Ended, Incident, IncidentEvent, IncidentState, apply
 from agent.journal.port import PAUSE, Journal, JournalError
 from agent.track import TrackParameters, track
@@ -73,19 +73,20 @@ class Loop:
     """One warden's step over one fleet."""
 
     def __init__(
-        self, observer: Observes, minds: Minds, journal: Journal, actuators: Actuator, executor: Executor, clock: Clock
+        self, observer: Observes, minds: Minds, journal: Journal, actuators: Actuator, hands: Hands, clock: Clock
     ) -> None:
         self._observer = observer
+        self._hands = hands
         self._clock = clock
         self._minds = minds
         self._journal = journal
         self._specs = actuators.verbs
-        self._executor = executor
 
     def step(self, topology: Topology, now: float) -> StepReport:
         """One look at the fleet and all that follows from it. Raises JournalError: without a record nothing is done."""
         watch = _StopWatch(self._clock)
-        events: list[IncidentEvent] = list(self._executor.recover(now))
+        events: list[IncidentEvent] = list(self._hands.finished())
+        events += self._hands.recover(now)
         watch.lap("recover")
         window = self._observer.observe(topology, now)
         watch.lap("observe")
@@ -100,7 +101,8 @@ class Loop:
         watch.lap("track")
         state = self._state(window, topology, now)
         for incident in self._journal.incidents(open_only=True):
-            state = self._carry_on(incident, state, events)
+            if not self._hands.busy(incident.id):
+                state = self._carry_on(incident, state, events)
         open_ones = self._journal.incidents(open_only=True)
         watch.lap("act")
         return StepReport(window, detection, diagnoses, state, open_ones, tuple(events), watch.laps)
@@ -129,13 +131,12 @@ class Loop:
             if decision.verdict is not Verdict.ACT or runbook is None:
                 return self._stand(incident, decision, state, events)
             attempt = _attempt(incident, decision)
-            done = self._executor.perform(incident, decision, attempt=attempt, runbook=runbook.name, now=state.now)
+            done = self._hands.perform(incident, decision, attempt=attempt, runbook=runbook.name, now=state.now)
             events.extend(done)
-            if not done:
-                return state
-            for event in done:
-                incident = apply(incident, event)
+            incident = self._journal.incident(incident.id) or incident
             state = state.with_incidents([incident])
+            if not done or incident.ended or self._hands.busy(incident.id):
+                return state
         return state
 
     def _settle(self, incident: Incident, state: FleetState, events: list[IncidentEvent]) -> tuple[Incident, FleetState]:

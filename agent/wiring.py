@@ -14,6 +14,7 @@ from actuators.registry import ActuatorRegistry
 from agent.act import Executor
 from agent.diagnosis.catalogue import Catalogue, load_catalogue
 from agent.diagnosis.rank import diagnose
+from agent.hands import Hands
 from agent.incident import Incident
 from agent.journal.port import Journal, Note
 from agent.journal.stored import open_journal
@@ -121,7 +122,9 @@ def warden(settings: WardenSettings, clock: Clock) -> Iterator[Warden]:
         dispatcher.start()
         closing.callback(dispatcher.stop)
         journal.note(Note(clock.now(), "loop.started", f"warden {version} started over fleet {fleet.fleet}"))
-        loop = Loop(observer, minds, journal, actuators, Executor(journal, actuators, clock), clock)
+        hands = Hands(Executor(journal, actuators, clock))
+        closing.callback(hands.close)
+        loop = Loop(observer, minds, journal, actuators, hands, clock)
         pace = Pace(settings.loop.interval, settings.state_dir)
         names = (fleet.fleet, "dry run" if settings.dry_run else str(settings.policy.autonomy))
         yield Warden(Runner(loop, lambda: topology, journal, metrics, health, clock, pace, names), port)

@@ -1,8 +1,11 @@
 """`fleetwarden up` and `fleetwarden down`: a whole fleet on this machine, and its end."""
 
 import contextlib
+import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -11,7 +14,7 @@ from rich.live import Live
 
 from agent import status as page
 from agent.cli.status import is_terminal, render
-from agent.journal.port import Journal
+from agent.journal.port import Entry, Journal, Note
 from agent.journal.stored import open_journal
 from agent.local_fleet import LocalFleet, LocalFleetError, Plan, wait_until
 from agent.report.wording import transition
@@ -24,6 +27,7 @@ from serving.engines.state_directory import default_state_directory
 
 READY_S = {EngineKind.SIMULATED: 60.0, EngineKind.VLLM: 900.0}
 SERVICE_READY_S = 30.0
+WIDE = 160
 PLAIN_TABLE_S = 30.0  # without a terminal the table is printed anew only so often
 
 
@@ -45,7 +49,8 @@ def up(
 
     Exit code: 0 stopped as asked, 1 something did not start (the log is named).
     """
-    clock, console = SystemClock(), Console()
+    clock, console = SystemClock(), _console()
+    signal.signal(signal.SIGTERM, _as_interrupt)
     fleet = LocalFleet(state_dir or default_state_directory(), clock)
     kind = EngineKind.VLLM if real else EngineKind.SIMULATED
     rate = rps if rps != 6.0 or not real else 1.5  # noqa: PLR2004 - the default; real engines share two small cores
@@ -69,12 +74,21 @@ def down(
     state_dir: Annotated[Path | None, typer.Option(help="State directory of the local fleet.")] = None,
 ) -> None:
     """Stop every process of the local fleet. The journal stays. Exit code 0, also when nothing ran."""
-    console = Console()
+    console = _console()
     fleet = LocalFleet(state_dir or default_state_directory(), SystemClock())
     if not fleet.running():
         console.print(f"nothing runs under {fleet.directory}")
         return
     _stop(fleet, console)
+
+
+def _console() -> Console:
+    """Whole lines where no terminal limits them."""
+    return Console() if is_terminal() else Console(width=WIDE)
+
+
+def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _start(fleet: LocalFleet, plan: Plan, clock: SystemClock, console: Console) -> None:
@@ -169,7 +183,15 @@ def _transitions(journal: Journal) -> Iterator[list[str]]:
     while True:
         fresh = journal.events(since=seen)
         seen = fresh[-1].seq if fresh else seen
-        yield [transition(entry.event, None) for entry in fresh]
+        yield [_line(entry, journal) for entry in fresh]
+
+
+def _line(entry: Entry, journal: Journal) -> str:
+    event = entry.event
+    at = f"{datetime.fromtimestamp(event.at, tz=UTC):%H:%M:%S}"
+    if isinstance(event, Note):
+        return f"{at}  {transition(event)}"
+    return f"{at}  {event.incident}  {transition(event, journal.incident(event.incident))}"
 
 
 def _revive(fleet: LocalFleet, console: Console) -> None:
