@@ -102,6 +102,7 @@ class History:
         self._times.clear()
         self._events.clear()
         self._answered_at.clear()
+        self._failing.clear()  # what still fails is told again, on the new time line
         self._begin_anew()
         text = f"the clock went back by {back:.1f} s; history begins anew, and nothing can be compared with before"
         self._events.append(Event(now, CLOCK_JUMPED, _CLOCK, text))

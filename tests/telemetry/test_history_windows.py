@@ -177,6 +177,14 @@ def test_a_clock_that_goes_back_starts_history_anew_and_is_told() -> None:
     assert window.increase("engine.steps", 60)[0] == 1
 
 
+def test_what_still_fails_after_the_clock_went_back_is_told_again() -> None:
+    history = History(AB)
+    gone = {"a": TargetFailure(FailureKind.REFUSED, "no one there")}
+    history.window(NOW, AB, (replace(said(NOW, b=1), failures=gone),))
+    window = history.window(NOW - 60, AB, (replace(said(NOW - 60, b=1), failures=gone),))
+    assert [event.kind for event in window.events] == [CLOCK_JUMPED, "scrape.refused"]
+
+
 def test_a_failed_source_is_told_and_what_it_said_before_is_kept() -> None:
     history = History(AB)
     history.window(NOW, AB, (said(NOW, a=1),))
