@@ -1,7 +1,11 @@
 """Benches of the contract suite: every actuator with live targets, by name."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import mock
 
 import pytest
 import requests
@@ -10,8 +14,13 @@ from live_targets import DOOR_TARGETS, Bench, FakeDoor, FakeEngine, Snapshot, do
 from actuators.action import Action, VerbSpec
 from actuators.door import DoorActuator
 from actuators.engine_http import EngineHttpActuator
+from actuators.process import ProcessActuator
 from actuators.registry import ActuatorRegistry
 from actuators.scripted import ScriptedActuator, ScriptedVerb, ScriptedWorld
+from serving.clock import FakeClock
+from serving.engines import local
+from serving.engines.local import LocalEngines
+from serving.engines.specs import EngineKind, EngineSpec
 from serving.fleet.entity import Entity
 from serving.fleet.topology import EngineFacts, Topology
 from serving.gateway.orders import Orders, Standing
@@ -68,7 +77,44 @@ def engine_bench() -> Iterator[Bench]:
         yield Bench(actuator, actions, lambda: {name: engine.paused for name, engine in engines.items()})
 
 
-BENCHES = {"scripted": scripted_bench, "real door": real_door_bench, "fake door": fake_door_bench, "engine": engine_bench}
+@contextmanager
+def process_bench() -> Iterator[Bench]:
+    """Real processes that only sleep. Between examples an hour passes, so that the back-off lets go."""
+    command = (sys.executable, "-S", "-c", "import time\nwhile True: time.sleep(60)")
+    clock = FakeClock()
+    with TemporaryDirectory() as folder, mock.patch.object(local, "EARLY_EXIT_S", 0.02):
+        engines = LocalEngines(Path(folder), clock)
+        for name in ("one", "two"):
+            engines.add(EngineSpec(name=name, kind=EngineKind.PROGRAM, command=command, port=9, model="none"))
+            engines.start(name)
+
+        def snapshot() -> Snapshot:
+            states = {name: engines.state(name) for name in ("one", "two")}
+            return {"pids": {n: s.pid for n, s in states.items()}, "status": {n: s.status for n, s in states.items()}}
+
+        targets = [Entity.engine(name) for name in ("one", "two", "nobody")]
+        actions = [Action("process.restart", target, {"grace_s": 0}) for target in targets]
+        actions += [Action("process.kill_orphans", target) for target in targets]
+        yield Bench(
+            ProcessActuator(engines, clock),
+            tuple(actions),
+            snapshot,
+            lasting=frozenset({"status"}),
+            unforeseen=frozenset({"pid", "restarts"}),
+            refresh=lambda: clock.advance(3600),
+            examples=8,
+        )
+        for name in ("one", "two"):
+            engines.stop(name, grace_s=0)
+
+
+BENCHES = {
+    "scripted": scripted_bench,
+    "real door": real_door_bench,
+    "fake door": fake_door_bench,
+    "engine": engine_bench,
+    "process": process_bench,
+}
 
 
 @pytest.fixture(scope="module", params=BENCHES)

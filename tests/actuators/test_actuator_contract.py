@@ -1,5 +1,9 @@
-"""What every actuator promises, over every actuator, fake and real."""
+"""What every actuator promises, over every actuator, fake and real.
 
+Each test gets its benches from conftest.py; a new actuator joins by adding its own there.
+"""
+
+from collections.abc import Callable
 from itertools import count
 
 from hypothesis import HealthCheck, given, settings
@@ -11,16 +15,24 @@ from actuators.binding import undo_of
 from actuators.dry_run import DryRun
 from serving.fleet.entity import Entity, EntityKind
 
-# The bench outlives the examples on purpose: each must leave the world as it found it.
-on_a_shared_bench = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
 numbers = count()
 
 
 def new_key() -> str:
     """A key never used before, with characters that need care in a path."""
     return f"incident {next(numbers)}/drain?#1"
+
+
+def for_examples(bench: Bench, body: Callable[[st.DataObject], None]) -> None:
+    """Run `body` for drawn examples, all on the same bench: each example must leave the world as it found it."""
+
+    @settings(max_examples=bench.examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(data=st.data())
+    def example(data: st.DataObject) -> None:
+        bench.refresh()
+        body(data)
+
+    example()
 
 
 def chosen(bench: Bench, data: st.DataObject, most: int = 6) -> list[Action]:
@@ -34,60 +46,65 @@ def take_back(bench: Bench, done: list[tuple[Action, Outcome]]) -> None:
             assert bench.actuator.apply(undo, new_key()).status is OutcomeStatus.DONE
 
 
-@on_a_shared_bench
-@given(data=st.data())
-def test_whatever_was_done_and_undone_leaves_the_world_as_it_was(bench: Bench, data: st.DataObject) -> None:
-    before = bench.snapshot()
-    done = [(action, bench.actuator.apply(action, new_key())) for action in chosen(bench, data)]
-    take_back(bench, done)
-    assert bench.snapshot() == before
+def test_whatever_was_done_and_undone_leaves_the_world_as_it_was(bench: Bench) -> None:
+    def body(data: st.DataObject) -> None:
+        before = bench.remains()
+        done = [(action, bench.actuator.apply(action, new_key())) for action in chosen(bench, data)]
+        take_back(bench, done)
+        assert bench.remains() == before
+
+    for_examples(bench, body)
 
 
-@on_a_shared_bench
-@given(data=st.data())
-def test_the_same_key_changes_the_world_once_whatever_came_between(bench: Bench, data: st.DataObject) -> None:
-    done = []
-    for action in chosen(bench, data, most=4):
-        key = new_key()
-        outcome = bench.actuator.apply(action, key)
-        done.append((action, outcome))
-        other = data.draw(st.sampled_from(bench.actions))
-        done.append((other, bench.actuator.apply(other, new_key())))
-        if outcome.status is OutcomeStatus.DONE:
+def test_the_same_key_changes_the_world_once_whatever_came_between(bench: Bench) -> None:
+    def body(data: st.DataObject) -> None:
+        done = []
+        for action in chosen(bench, data, most=4):
+            key = new_key()
+            outcome = bench.actuator.apply(action, key)
+            done.append((action, outcome))
+            other = data.draw(st.sampled_from(bench.actions))
+            done.append((other, bench.actuator.apply(other, new_key())))
+            if outcome.status is OutcomeStatus.DONE:
+                world = bench.snapshot()
+                assert bench.actuator.apply(action, key).status is OutcomeStatus.DONE
+                assert bench.snapshot() == world
+        take_back(bench, done)
+
+    for_examples(bench, body)
+
+
+def test_a_rehearsal_changes_nothing_and_foretells_the_act(bench: Bench) -> None:
+    def body(data: st.DataObject) -> None:
+        done = []
+        for action in chosen(bench, data):
             world = bench.snapshot()
-            assert bench.actuator.apply(action, key).status is OutcomeStatus.DONE
+            foretold = bench.actuator.rehearse(action)
+            dry = DryRun(bench.actuator).apply(action, new_key())
             assert bench.snapshot() == world
-    take_back(bench, done)
+            outcome = bench.actuator.apply(action, new_key())
+            done.append((action, outcome))
+            for told in (foretold, dry):
+                assert (told.status, told.permanent) == (outcome.status, outcome.permanent)
+                if not bench.actuator.verbs[action.verb].harmless:
+                    assert bench.foreseeable(told.before) == bench.foreseeable(outcome.before)
+                    assert bench.foreseeable(told.after) == bench.foreseeable(outcome.after)
+        take_back(bench, done)
+
+    for_examples(bench, body)
 
 
-@on_a_shared_bench
-@given(data=st.data())
-def test_a_rehearsal_changes_nothing_and_foretells_the_act(bench: Bench, data: st.DataObject) -> None:
-    done = []
-    for action in chosen(bench, data):
-        world = bench.snapshot()
-        foretold = bench.actuator.rehearse(action)
-        dry = DryRun(bench.actuator).apply(action, new_key())
-        assert bench.snapshot() == world
-        outcome = bench.actuator.apply(action, new_key())
-        done.append((action, outcome))
-        for told in (foretold, dry):
-            assert (told.status, told.permanent) == (outcome.status, outcome.permanent)
-            if not bench.actuator.verbs[action.verb].harmless:
-                assert (told.before, told.after) == (outcome.before, outcome.after)
-    take_back(bench, done)
+def test_a_look_up_tells_whether_it_happened(bench: Bench) -> None:
+    def body(data: st.DataObject) -> None:
+        done = []
+        for action in chosen(bench, data):
+            key = new_key()
+            outcome = bench.actuator.apply(action, key)
+            done.append((action, outcome))
+            assert bench.actuator.look_up(action, key).status is outcome.status
+        take_back(bench, done)
 
-
-@on_a_shared_bench
-@given(data=st.data())
-def test_a_look_up_tells_whether_it_happened(bench: Bench, data: st.DataObject) -> None:
-    done = []
-    for action in chosen(bench, data):
-        key = new_key()
-        outcome = bench.actuator.apply(action, key)
-        done.append((action, outcome))
-        assert bench.actuator.look_up(action, key).status is outcome.status
-    take_back(bench, done)
+    for_examples(bench, body)
 
 
 def test_what_does_not_fit_fails_for_good(bench: Bench) -> None:
