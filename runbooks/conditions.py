@@ -140,8 +140,7 @@ class Condition:
 
     def holds(self, facts: Facts) -> Answer:
         """Whether the condition is true of `facts`. Facts that are left out, and NaN, are unreadable."""
-        known = {name: _present(facts[name]) for name in VARIABLES if name in facts and not _is_nan(facts[name])}
-        known = {**{name: {} for name in _MAPS}, **known}
+        known = self._asked(facts)
         try:
             value = self._program.eval(data=known)
             kind, plain = value.type(), value.value()
@@ -153,6 +152,20 @@ class Condition:
             return Answer(Truth.UNREADABLE, f"`{self.text}` cannot be told: {reason}")
         truth = Truth.TRUE if plain else Truth.FALSE
         return Answer(truth, f"`{self.text}` is {truth}{self._numbers(known)}")
+
+    def _asked(self, facts: Facts) -> dict[str, Any]:
+        """What the expression reads and can be read; nothing else is looked at, so facts may be worked out on demand."""
+        known: dict[str, Any] = {}
+        for name, key in self.reads:
+            if key is None:
+                if name in facts and not _is_nan(facts[name]):
+                    known[name] = facts[name]
+                continue
+            asked = known.setdefault(name, {})
+            held = facts.get(name)
+            if isinstance(held, Mapping) and key in held and not _is_nan(held[key]):
+                asked[key] = held[key]
+        return known
 
     def _numbers(self, known: Mapping[str, Any]) -> str:
         seen = [f"{_named(use)} = {_shown(_read(use, known))}" for use in dict.fromkeys(self.reads)]
@@ -217,12 +230,6 @@ def _refused(where: str, message: str) -> ConditionError:
 def _position(text: str, offset: int) -> tuple[int, int]:
     before = text[:offset]
     return before.count("\n") + 1, offset - before.rfind("\n")
-
-
-def _present(fact: Fact) -> Fact:
-    if isinstance(fact, Mapping):
-        return {key: value for key, value in fact.items() if not _is_nan(value)}  # type: ignore[return-value] # NaN only
-    return fact
 
 
 def _is_nan(value: object) -> bool:

@@ -3,8 +3,9 @@
 Counts and first bytes are taken at the front door, where users are; time between tokens from the engine, as only it knows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from serving.telemetry.window import PROCESS_START, Floats, Window
 FAILED_RESULTS = ("timeout", "connection", "http_5xx")
 TTFT = "door.ttft"
 GAPS = "engine.inter_token"
+MIDDLE, TAIL = 0.5, 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,10 @@ class Span:
 
     begin: float
     end: float
+
+
+Measure = Callable[[Window, int, Sequence[int], Span], float]
+Goal = Callable[[Window, Sequence[int], Span, Objectives], float]
 
 
 def counted(window: Window, counter: str, rows: Sequence[int], span: Span) -> Floats:
@@ -58,45 +64,78 @@ def quantiles(window: Window, histogram: str, rows: Sequence[int], q: float, spa
     return counters.quantile(matrix.bounds, grown, q)
 
 
-def measures(window: Window, row: int, peers: Sequence[int], span: Span) -> dict[str, float]:
-    """Every measure of `runbooks.conditions.MEASURES` for the engine in `row`; NaN where it could not be taken."""
-    ok = counted(window, "door.finished.ok", [row], span)[0]
+def _requests(window: Window, row: int, _peers: Sequence[int], span: Span) -> float:
     failed = sum(counts[0] for counts in failures(window, [row], span).values())
-    requests = float(ok + failed)
-    seconds = span.end - span.begin
-    steps, tokens = (counted(window, name, [row], span)[0] for name in ("engine.steps", "engine.generation_tokens"))
-    return {
-        "requests": requests,
-        "success": float(ok) / requests if requests > 0 else np.nan,
-        "ttft": float(quantiles(window, TTFT, [row], 0.95, span)[0]),
-        "ttft_vs_peers": _against(window, TTFT, row, peers, span, q=0.5),
-        "ttft_tail_vs_peers": _against(window, TTFT, row, peers, span, q=0.95),
-        "inter_token": float(quantiles(window, GAPS, [row], 0.95, span)[0]),
-        "inter_token_vs_peers": _against(window, GAPS, row, peers, span, q=0.5),
-        "steps_per_second": float(steps) / seconds if seconds > 0 else np.nan,
-        "generation_tokens_per_second": float(tokens) / seconds if seconds > 0 else np.nan,
-    }
+    return float(counted(window, "door.finished.ok", [row], span)[0] + failed)
 
 
-def goals(window: Window, peers: Sequence[int], span: Span, objectives: Objectives) -> dict[str, float]:
-    """Every goal of `runbooks.conditions.GOALS`: what is promised, relaxed to `peers_factor` times the peers' median."""
-    return {
-        "ttft": _relaxed(objectives.ttft, quantiles(window, TTFT, peers, 0.95, span), objectives.peers_factor),
-        "inter_token": _relaxed(objectives.inter_token, quantiles(window, GAPS, peers, 0.95, span), objectives.peers_factor),
-        "success": objectives.success,
+def _success(window: Window, row: int, peers: Sequence[int], span: Span) -> float:
+    requests = _requests(window, row, peers, span)
+    return float(counted(window, "door.finished.ok", [row], span)[0]) / requests if requests > 0 else np.nan
+
+
+def _tail(histogram: str) -> Measure:
+    return lambda window, row, _peers, span: float(quantiles(window, histogram, [row], TAIL, span)[0])
+
+
+def _per_second(counter: str) -> Measure:
+    def measured(window: Window, row: int, _peers: Sequence[int], span: Span) -> float:
+        seconds = span.end - span.begin
+        return float(counted(window, counter, [row], span)[0]) / seconds if seconds > 0 else np.nan
+
+    return measured
+
+
+def _against_peers(histogram: str, q: float) -> Measure:
+    def measured(window: Window, row: int, peers: Sequence[int], span: Span) -> float:
+        usual = _median(quantiles(window, histogram, peers, q, span))
+        return float(quantiles(window, histogram, [row], q, span)[0]) / usual if usual > 0 else np.nan
+
+    return measured
+
+
+MEASURES: Mapping[str, Measure] = MappingProxyType(
+    {
+        "requests": _requests,
+        "success": _success,
+        "ttft": _tail(TTFT),
+        "ttft_vs_peers": _against_peers(TTFT, MIDDLE),
+        "ttft_tail_vs_peers": _against_peers(TTFT, TAIL),
+        "inter_token": _tail(GAPS),
+        "inter_token_vs_peers": _against_peers(GAPS, MIDDLE),
+        "steps_per_second": _per_second("engine.steps"),
+        "generation_tokens_per_second": _per_second("engine.generation_tokens"),
     }
+)
+"""How each measure of `runbooks.conditions.MEASURES` is taken: window, row of the engine, rows of healthy peers, span."""
+
+
+def _promised_ttft(window: Window, peers: Sequence[int], span: Span, promised: Objectives) -> float:
+    return _relaxed(promised.ttft, quantiles(window, TTFT, peers, TAIL, span), promised.peers_factor)
+
+
+def _promised_gaps(window: Window, peers: Sequence[int], span: Span, promised: Objectives) -> float:
+    return _relaxed(promised.inter_token, quantiles(window, GAPS, peers, TAIL, span), promised.peers_factor)
+
+
+GOALS: Mapping[str, Goal] = MappingProxyType(
+    {
+        "ttft": _promised_ttft,
+        "inter_token": _promised_gaps,
+        "success": lambda _window, _peers, _span, promised: promised.success,
+    }
+)
+"""How each goal of `runbooks.conditions.GOALS` is made: the promise, or `peers_factor` times the peers' median if more."""
 
 
 def _relaxed(promised: float, of_peers: Floats, factor: float) -> float:
-    present = of_peers[~np.isnan(of_peers)]
-    return max(promised, factor * float(np.median(present))) if len(present) else promised
+    usual = _median(of_peers)
+    return promised if np.isnan(usual) else max(promised, factor * usual)
 
 
-def _against(window: Window, histogram: str, row: int, peers: Sequence[int], span: Span, *, q: float) -> float:
-    of_peers = quantiles(window, histogram, peers, q, span)
-    present = of_peers[~np.isnan(of_peers)]
-    usual = float(np.median(present)) if len(present) else np.nan
-    return float(quantiles(window, histogram, [row], q, span)[0]) / usual if usual > 0 else np.nan
+def _median(values: Floats) -> float:
+    present = values[~np.isnan(values)]
+    return float(np.median(present)) if len(present) else np.nan
 
 
 def _columns(window: Window, span: Span) -> slice:

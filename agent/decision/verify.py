@@ -3,6 +3,7 @@
 No data is not success: without enough answers, or with a measure that cannot be read, nothing is called recovered.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -94,4 +95,4 @@ def _held(
 
 def _requests(known: Facts) -> float:
     slo = known.get("slo")
-    return float(slo.get("requests", np.nan)) if isinstance(slo, dict) else np.nan
+    return float(slo.get("requests", np.nan)) if isinstance(slo, Mapping) else np.nan
