@@ -21,6 +21,7 @@ from agent.incident import (
     Rediagnosed,
     RollbackStarted,
     VerificationStarted,
+    Withdrawn,
 )
 from agent.report import wording
 from agent.report.outlook import NEEDS_PERSON, outlook
@@ -167,7 +168,7 @@ def explanation(incident: Incident, events: Sequence[IncidentEvent]) -> Explanat
             for r in sorted(diagnosis.rivals, key=lambda rival: -rival.score)
         ],
         ruled_out=_earlier(events, diagnosis.cause),
-        operations=_operations(incident),
+        operations=_operations(incident, events),
         verifications=_verifications(events),
         served=told.served,
         cost=incident.cost,
@@ -233,13 +234,14 @@ def _earlier(events: Iterable[IncidentEvent], cause: str) -> list[str]:
     return [line for line in lines if not line.startswith(f"{cause}:")]
 
 
-def _operations(incident: Incident) -> list[OperationRow]:
-    rows = [_operation(operation, _outcome(operation)) for operation in incident.operations]
-    rows += [_operation(operation, "withdrawn") for operation in incident.withdrawn]
+def _operations(incident: Incident, events: Iterable[IncidentEvent]) -> list[OperationRow]:
+    because = {event.key: event.says for event in events if isinstance(event, Withdrawn)}
+    rows = [_operation(o, o.outcome.status if o.outcome else "pending", _detail(o)) for o in incident.operations]
+    rows += [_operation(operation, "withdrawn", because.get(operation.key, "")) for operation in incident.withdrawn]
     return sorted(rows, key=lambda row: row.intended_at)
 
 
-def _operation(operation: Operation, outcome: str) -> OperationRow:
+def _operation(operation: Operation, outcome: str, detail: str) -> OperationRow:
     return OperationRow(
         key=operation.key,
         attempt=operation.attempt,
@@ -250,12 +252,12 @@ def _operation(operation: Operation, outcome: str) -> OperationRow:
         intended_at=operation.intended_at,
         finished_at=operation.finished_at,
         outcome=outcome,
-        detail=operation.outcome.detail if operation.outcome else "",
+        detail=detail,
     )
 
 
-def _outcome(operation: Operation) -> str:
-    return operation.outcome.status if operation.outcome else "pending"
+def _detail(operation: Operation) -> str:
+    return operation.outcome.detail if operation.outcome else ""
 
 
 def _verifications(events: Iterable[IncidentEvent]) -> list[VerificationRow]:

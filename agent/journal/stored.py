@@ -48,7 +48,9 @@ def _resolve(location: Path | str, *, create: bool) -> tuple[URL, str]:
         try:
             url = make_url(location)
         except SQLAlchemyError as error:
-            raise JournalError(f"the journal's URL cannot be read: write dialect://user:password@host/name ({error})") from error
+            raise JournalError(
+                f"the journal's URL cannot be read: write dialect://user:password@host/name ({error})"
+            ) from error
         if url.get_backend_name() == "sqlite" and url.database and not url.query:
             return _resolve(Path(url.database), create=create)
         return url, url.render_as_string(hide_password=True)
