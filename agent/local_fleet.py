@@ -22,6 +22,11 @@ from serving.fleet.fleet_file import EngineEntry, FleetFile, GatewayEntry, NodeE
 HOST = "127.0.0.1"
 SERVICES = ("door", "load", "warden")
 ENGINE_STOP_GRACE_S = 5.0
+DETECTORS = """\
+# What differs from the built-in parameters (detectors/parameters.yaml) on this fleet.
+progress:
+  young: 15  # these engines compile nothing after their start (simulated, or --enforce-eager), so a standstill soon means a hang
+"""
 
 
 class LocalFleetError(Exception):
@@ -92,6 +97,10 @@ class LocalFleet:
     def warden_file(self) -> Path:
         return self.directory / "warden.yaml"
 
+    @property
+    def detectors_file(self) -> Path:
+        return self.directory / "detectors.yaml"
+
     def lay_out(self, plan: Plan) -> None:
         """Write the fleet file, the warden's settings and how each process is started. Starts nothing.
 
@@ -113,6 +122,7 @@ class LocalFleet:
             self.engines.remove(stale)
         fleet = self._fleet(plan)
         fleet.dump(self.fleet_file)
+        self.detectors_file.write_text(DETECTORS)
         self.warden_file.write_text(yaml.safe_dump(self._warden_settings(plan), sort_keys=False))
         for spec in self._engine_specs(plan):
             self.engines.add(spec)
@@ -191,6 +201,7 @@ class LocalFleet:
     def _warden_settings(self, plan: Plan) -> dict[str, object]:
         settings: dict[str, object] = {
             "state_dir": str(self.directory.absolute()),
+            "detectors": str(self.detectors_file.absolute()),
             "http": {"host": HOST, "port": plan.warden_port},
             "policy": {"cell": "local", "autonomy": str(plan.autonomy)},
         }
