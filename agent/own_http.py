@@ -81,7 +81,7 @@ class OwnHttp:
         self._thread = Thread(target=self._run, args=(bound,), name="own-http", daemon=True)
         self._thread.start()
         try:
-            return bound.result(timeout=10)
+            return bound.result()
         except OSError as refused:
             self._thread.join()
             why = refused.strerror or type(refused).__name__
@@ -95,7 +95,12 @@ class OwnHttp:
             self._loop = None
 
     def _run(self, bound: "Future[int]") -> None:
-        asyncio.run(self._serve(bound))
+        try:
+            asyncio.run(self._serve(bound))
+        except BaseException as error:  # whoever waits in start() must hear of it
+            if bound.done():
+                raise
+            bound.set_exception(error)
 
     async def _serve(self, bound: "Future[int]") -> None:
         self._stop = asyncio.Event()
@@ -103,19 +108,15 @@ class OwnHttp:
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_health)
         app.router.add_get("/readyz", self._get_ready)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self._host, self._port, shutdown_timeout=1)
-            await site.start()
-        except OSError as refused:
+            await web.TCPSite(runner, self._host, self._port).start()
+            self._loop = asyncio.get_running_loop()
+            bound.set_result(int(runner.addresses[0][1]))
+            await self._stop.wait()
+        finally:
             await runner.cleanup()
-            bound.set_exception(refused)
-            return
-        self._loop = asyncio.get_running_loop()
-        bound.set_result(int(runner.addresses[0][1]))
-        await self._stop.wait()
-        await runner.cleanup()
 
     async def _get_metrics(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})

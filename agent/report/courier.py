@@ -14,13 +14,13 @@ import structlog
 from agent.incident import Incident, IncidentState, fold
 from agent.journal.port import Entry, JournalError, Note
 from agent.report import notices
+from agent.report.arrival import arrive, place_of
 from agent.report.notice import Delivery, DeliveryStatus, EventLog, Manner, Notice, NoticeKind, Sink
 from agent.report.outlook import worth_a_second_line, worth_telling
 from serving.clock import Clock
 
 BATCH = 100  # entries read at a time
 STALE = 86_400.0  # seconds: what is a day old is history, which `fleetwarden incidents` tells better
-NEWCOMER = 600.0  # seconds: a sink that was never told anything is not told of what was over earlier than this
 FIRST_PAUSE = 5.0  # seconds before a sink that could not be reached is tried again; doubles up to LONGEST_PAUSE
 LONGEST_PAUSE = 300.0
 
@@ -50,7 +50,6 @@ class Courier:
         self._failures = 0
         self._not_before = 0.0
         self._seen: int | None = None
-        self._too_old = 0.0
         self._followed: dict[str, _Followed] = {}
         self._logger = structlog.get_logger("fleetwarden.report")
 
@@ -70,11 +69,9 @@ class Courier:
 
     def _look_around(self, now: float) -> None:
         if self._seen is None:
+            if self._journal.cursor(self.sink.name) == 0:
+                arrive(self._journal, self.sink, now)
             self._seen = self._journal.cursor(self.sink.name)
-            self._too_old = now - NEWCOMER if self._seen == 0 else 0.0
-
-    def _stale(self, at: float, now: float) -> bool:
-        return at < max(self._too_old, now - STALE)
 
     def _transitions(self, now: float, until: float) -> int:
         taken = 0
@@ -82,7 +79,7 @@ class Courier:
             for entry in entries:
                 if taken and self._clock.monotonic() >= until:
                     return taken
-                if self._stale(entry.event.at, now):
+                if entry.event.at < now - STALE:
                     self._counted(self.sink.name, "stale")
                 elif not self._deliver(notices.transition(entry, self._history(entry), self._advise)):
                     return taken
@@ -124,7 +121,7 @@ class Courier:
     def _tell(self, name: str, followed: _Followed, now: float) -> int | None:
         """1 when something was told, 0 when nothing was due, None when the sink must be tried later."""
         entries = self._journal.events(incident=name)
-        place = f"{self.sink.name}:{name}"
+        place = place_of(self.sink, name)
         notice, incident = self._due(entries, self._journal.cursor(place), now)
         if notice is not None:
             if not self._deliver(notice):
@@ -139,7 +136,7 @@ class Courier:
         if not entries:  # pruned from the journal meanwhile
             return None, None
         incident = fold(notices.events_of(entries))
-        if incident.ended_at is not None and self._stale(entries[-1].event.at, now):
+        if incident.ended_at is not None and entries[-1].event.at < now - STALE:
             if told_until == 0:
                 self._counted(self.sink.name, "stale")
             return None, incident

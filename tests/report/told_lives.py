@@ -21,7 +21,6 @@ from agent.incident import (
     VerificationStarted,
     fold,
 )
-from agent.report.notice import Delivery, DeliveryStatus, Manner, Notice
 from agent.report.story import Story, story
 from detectors.finding import Evidence, Finding, Symptom
 from serving.fleet.entity import Entity, EntityKind
@@ -181,26 +180,3 @@ LIVES = {
     "approval-request": (approval_request, ""),
     "recommendation": (recommendation, ""),
 }
-
-
-@dataclass
-class ScriptedSink:
-    """A sink that remembers what it was told and answers as scripted; delivered when the script is over."""
-
-    name: str = "scripted"
-    manner: Manner = Manner.TRANSITIONS
-    patience: float = 120.0
-    script: list[Delivery | Exception] = field(default_factory=list)
-    heard: list[Notice] = field(default_factory=list)
-    closed: bool = False
-
-    def deliver(self, notice: Notice) -> Delivery:
-        answer = self.script.pop(0) if self.script else Delivery(DeliveryStatus.DELIVERED)
-        if isinstance(answer, Exception):
-            raise answer
-        if answer.status is DeliveryStatus.DELIVERED:
-            self.heard.append(notice)
-        return answer
-
-    def close(self) -> None:
-        self.closed = True
