@@ -1,7 +1,7 @@
 """Latency: first tokens late against peers and own past, and whether decoding went on as before meanwhile.
 
-Means over tens of seconds, because on real machines single answers are late all the time. Where both peers and a past
-are known, both must agree; a small group of peers says less, and the severity says so.
+Means over a minute and over each part of it, because on real machines single answers are late all the time. Where both
+peers and a past are known, both must agree; a small group of peers says less, and the severity says so.
 """
 
 import numpy as np
@@ -25,25 +25,21 @@ def detect(window: Window, parameters: LatencyParameters) -> tuple[Finding, ...]
     answered = np.nan_to_num(window.observed("engine.ttft", parameters.over)[1][:, -1])
     recent = np.where(answered >= parameters.least_requests, recent, np.nan)
     per_block = block_ratio(sums, counts, window.times, window.now, parameters.block)
-    past = own_past(per_block, int(np.ceil(parameters.over / parameters.block)), parameters.least_blocks)
+    spanned = int(np.ceil(parameters.over / parameters.block))
+    past = own_past(per_block, spanned, parameters.least_blocks)
     others, peers = others_median(recent, groups)
     small = peers < parameters.least_peers
     worst_other = others_largest(recent, groups)
-    bar = np.fmax(parameters.ratio * np.fmax(others, past), np.where(small, parameters.ratio_worst * worst_other, np.nan))
     reference = np.fmax(others, past)
-    latest = per_block[:, -1] if per_block.shape[1] else np.full(window.rows, np.nan)
-    raised = (
-        (latest >= parameters.ratio_now * reference)
-        & (recent >= bar)
-        & (recent - reference >= parameters.excess)
-        & ((peers > 0) | ~np.isnan(past))
-    )
+    bar = np.fmax(parameters.ratio * reference, np.where(small, parameters.ratio_worst * worst_other, np.nan))
+    raised = (recent >= bar) & (recent - reference >= parameters.excess) & ((peers > 0) | ~np.isnan(past))
+    raised &= _again_and_again(window, parameters, per_block[:, -spanned:], past)
     steady = _decode_steady(window, parameters)
     findings: list[Finding] = []
     for row in np.flatnonzero(raised):
         engine, since = window.topology.engines[row], window.now - parameters.over
         sure = not small[row] or not np.isnan(past[row])
-        severity = float(np.clip(0.35 + 0.15 * np.log2(recent[row] / reference[row]), 0.3, 1.0)) if sure else 0.3
+        severity = float(np.clip(0.35 + 0.15 * np.log2(recent[row] / reference[row]), 0.3, 1.0)) if sure else 0.1
         evidence = (_evidence(recent[row], others[row], past[row], int(answered[row])),)
         findings.append(Finding(Symptom.TTFT_RAISED, engine, since, severity, evidence))
         if steady[0][row]:
@@ -52,6 +48,19 @@ def detect(window: Window, parameters: LatencyParameters) -> tuple[Finding, ...]
             detail = (Evidence("engine.inter_token", says, float(now), expected=float(norm), unit="seconds"),)
             findings.append(Finding(Symptom.DECODE_STEADY, engine, since, 0.3, detail))
     return (*findings, *_waited(window, parameters))
+
+
+def _again_and_again(window: Window, parameters: LatencyParameters, latest: Floats, past: Floats) -> Bools:
+    """Late in each block of the span, against the past and against the others in that block.
+
+    One long wait, as after a hang or a burst, raises a mean for as long as the mean looks back: that is not this symptom.
+    """
+    if latest.shape[1] == 0:
+        return np.zeros(window.rows, dtype=np.bool_)
+    groups = window.topology.peer_group
+    beside = np.stack([others_median(latest[:, column], groups)[0] for column in range(latest.shape[1])], axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((latest >= parameters.ratio_each * np.fmax(past[:, None], beside)).all(axis=1))
 
 
 def _waited(window: Window, parameters: LatencyParameters) -> list[Finding]:

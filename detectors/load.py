@@ -54,26 +54,35 @@ def _waiting(window: Window) -> tuple[Floats, Floats]:
 
 def _queue(window: Window, parameters: LoadParameters) -> list[Finding]:
     waiting, at = _waiting(window)
-    run = trailing_run(condition(waiting, waiting > 0), at)
-    mean = row_mean(np.where(at >= run.since[:, None], waiting, np.nan))
-    fresh = np.where(np.isnan(at), -np.inf, at).max(axis=1) >= window.now - parameters.fresh
+    lately = window.times > window.now - parameters.queue_over
+    late, late_at = waiting[:, lately], at[:, lately]
+    share = row_mean(condition(late, late > 0))
+    span = np.nanmax(np.where(np.isnan(late_at), -np.inf, late_at), axis=1, initial=-np.inf) - np.where(
+        late > 0, late_at, np.inf
+    ).min(axis=1, initial=np.inf)
+    mean = row_mean(late)
+    fresh = np.where(np.isnan(late_at), -np.inf, late_at).max(axis=1, initial=-np.inf) >= window.now - parameters.fresh
+    found = fresh & (share >= parameters.queue_share) & (span >= parameters.queue_hold)
+    since = trailing_run(condition(waiting, waiting > 0), at).since
+    since = np.fmin(since, window.now - parameters.queue_hold)
     return [
         Finding(
             Symptom.QUEUE_GROWING,
             window.topology.engines[row],
-            float(run.since[row]),
-            float(np.clip(0.3 + 0.01 * run.held[row] + 0.02 * mean[row], 0.3, 1.0)),
+            float(since[row]),
+            float(np.clip(0.4 + 0.005 * (window.now - since[row]) + 0.02 * mean[row], 0.3, 1.0)),
             (
                 Evidence(
                     "engine.waiting",
-                    f"requests have waited for room for {run.held[row]:.0f} s without a break, {mean[row]:.1f} on average",
+                    f"requests waited for room in {share[row] * 100:.0f} % of the readings of the last "
+                    f"{parameters.queue_over:.0f} s, {mean[row]:.1f} on average",
                     float(mean[row]),
                     expected=0.0,
                     unit="requests",
                 ),
             ),
         )
-        for row in np.flatnonzero(fresh & (run.held >= parameters.queue_hold))
+        for row in np.flatnonzero(found)
     ]
 
 
@@ -134,18 +143,18 @@ def _long_generations(window: Window, parameters: LoadParameters) -> list[Findin
     ]
 
 
-def _raised(parameters: LoadParameters, rate: Floats, engines: Floats) -> tuple[Floats, Floats, Bools]:
-    """(now, past, whether raised) for arrivals, one row an engine or a model of `engines` engines."""
+def _raised(parameters: LoadParameters, rate: Floats, engines: Floats, many: int = 1) -> tuple[Floats, Floats, Bools]:
+    """(now, past, whether raised) for arrivals, one row an engine or a model of `engines` engines; now is `many` blocks."""
     past = own_past(rate, parameters.recent_blocks, parameters.least_blocks)
-    now = rate[:, -1] if rate.shape[1] else np.full(len(engines), np.nan)
+    now = row_mean(rate[:, -many:])
     with np.errstate(invalid="ignore"):
         raised = (now >= parameters.arrivals_ratio * past) & (now - past >= parameters.arrivals_excess * engines)
     return now, past, np.asarray(raised)
 
 
-def _piled(parameters: LoadParameters, in_flight: Floats, engines: Floats) -> tuple[Floats, Floats, Bools]:
+def _piled(parameters: LoadParameters, in_flight: Floats, engines: Floats, many: int = 1) -> tuple[Floats, Floats, Bools]:
     past = own_past(in_flight, parameters.recent_blocks, parameters.least_blocks)
-    now = in_flight[:, -1] if in_flight.shape[1] else np.full(len(engines), np.nan)
+    now = row_mean(in_flight[:, -many:])
     with np.errstate(invalid="ignore"):
         piled = (now >= parameters.in_flight_ratio * past) & (now - past >= parameters.in_flight_excess * engines)
     return now, past, np.asarray(piled)
@@ -170,10 +179,11 @@ def _models(window: Window, parameters: LoadParameters, started: Floats, in_flig
             continue
         model = Entity(EntityKind.MODEL, str(name))
         size = np.array([float(len(rows) - 1)])
-        now, past, raised = _raised(parameters, _without_largest(started[rows]), size)
+        many = parameters.model_blocks
+        now, past, raised = _raised(parameters, _without_largest(started[rows]), size, many)
         if raised[0]:
             findings.append(_arrivals(window, parameters, model, now[0], past[0]))
-        now, past, piled = _piled(parameters, _without_largest(in_flight[rows]), size)
+        now, past, piled = _piled(parameters, _without_largest(in_flight[rows]), size, many)
         if piled[0]:
             findings.append(_piling(window, parameters, model, now[0], past[0]))
     return findings
@@ -183,6 +193,8 @@ def _without_largest(per_block: Floats) -> Floats:
     """The sum over engines less the largest, one row. Missing engines add nothing; NaN where all are missing."""
     known = ~np.isnan(per_block)
     filled = np.where(known, per_block, 0.0)
+    if per_block.shape[1] == 0:
+        return np.zeros((1, 0))
     rest = filled.sum(axis=0) - filled.max(axis=0, initial=0.0)
     return np.asarray(np.where(known.any(axis=0), rest, np.nan)[None, :], dtype=np.float64)
 

@@ -1,11 +1,12 @@
 """What the detectors go by: one model per family, read from a YAML file in which a reason stands beside each number."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serving.yaml_file import read_strict
+from serving.yaml_file import load_file
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Ratio = Annotated[float, Field(ge=1, le=1000)]
@@ -27,6 +28,7 @@ class ProgressParameters(_Strict):
     hold_young: Seconds
     young: Seconds
     hold_gauges: Seconds
+    hold_doorless: Seconds
     fresh: Seconds
     aftermath: Seconds
     files_climbed: Count
@@ -58,7 +60,7 @@ class LatencyParameters(_Strict):
     excess: Seconds
     least_peers: Count
     steady_within: Ratio
-    ratio_now: Ratio
+    ratio_each: Ratio
     waited: Seconds
     waited_share: Share
 
@@ -67,6 +69,9 @@ class PausesParameters(_Strict):
     """Gaps between steps (detectors.pauses)."""
 
     over: Seconds
+    block: Seconds
+    share_each: Share
+    ratio_each: Ratio
     gap: Seconds
     gap_ratio: Ratio
     share: Share
@@ -121,6 +126,8 @@ class KvParameters(_Strict):
 class LoadParameters(_Strict):
     """Arrivals, queues and batches (detectors.load)."""
 
+    queue_over: Seconds
+    queue_share: Share
     queue_hold: Seconds
     fresh: Seconds
     least_readings: Count
@@ -130,6 +137,7 @@ class LoadParameters(_Strict):
     batch_kv_below: Share
     block: Seconds
     recent_blocks: Count
+    model_blocks: Count
     least_blocks: Count
     arrivals_ratio: Ratio
     arrivals_excess: Amount
@@ -177,5 +185,21 @@ class Parameters(_Strict):
 
 
 def load_parameters(path: Path | None = None) -> Parameters:
-    """Read the parameters from `path`, or the shipped ones. Raises serving.yaml_file.FileError naming every mistake."""
-    return read_strict(path or DEFAULT, Parameters)
+    """The shipped parameters, with those that the file at `path` states in their place.
+
+    Raises serving.yaml_file.FileError naming every mistake.
+    """
+    shipped = load_file(DEFAULT)
+    if path is None:
+        return shipped.validated(Parameters)
+    own = load_file(path)
+    return replace(own, data=_overlaid(shipped.data, own.data)).validated(Parameters)
+
+
+def _overlaid(below: dict[Any, Any], above: dict[Any, Any]) -> dict[Any, Any]:
+    """`above` over `below`, mappings merged key by key."""
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(below.get(key), dict)
+        merged[key] = _overlaid(below[key], value) if both else value
+    return merged

@@ -29,12 +29,16 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
     lately = window.times > window.now - parameters.over
     seen = (~np.isnan(gaps[:, lately])).sum(axis=1)
     share = np.where(seen >= parameters.least_readings, row_mean(gaps[:, lately]), np.nan)
-    per_block = block_means(gaps, window.times, window.now, parameters.over)
-    past = own_past(per_block, 1, parameters.least_blocks)
+    per_block = block_means(gaps, window.times, window.now, parameters.block)
+    spanned = int(np.ceil(parameters.over / parameters.block))
+    past = own_past(per_block, spanned, parameters.least_blocks)
     others, peers = others_median(share, window.topology.peer_group)
     worst = others_largest(share, window.topology.peer_group)
     reference = np.fmax(past, np.where(peers < parameters.least_peers, worst, others))
     found = (share >= parameters.share) & (share >= parameters.ratio * reference) & ((peers > 0) | ~np.isnan(past))
+    with np.errstate(invalid="ignore"):
+        bar = np.fmax(parameters.share_each, parameters.ratio_each * reference)
+        found &= (per_block[:, -spanned:] >= bar[:, None]).all(axis=1) & (per_block.shape[1] >= spanned)
     findings = []
     for row in np.flatnonzero(found):
         limit = matrix.bounds[bucket[row]]

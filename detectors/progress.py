@@ -93,24 +93,52 @@ def _frozen(window: Window, parameters: ProgressParameters, standing: Floats, re
 
 def _gauges(window: Window, parameters: ProgressParameters, standing: Floats, readable: Bools) -> list[Finding]:
     """The engine's own gauges claim work and nothing steps; without a door this may be a hang just as well."""
-    claims = window.latest("engine.running", parameters.fresh) + window.latest("engine.waiting", parameters.fresh)
-    since_step = last_present(standing)[:, -1]
+    claimed = window.values("engine.running") + window.values("engine.waiting")
+    claims = trailing_run(condition(claimed, claimed > 0), sample_times(window, "engine.running"))
+    since_step = np.minimum(last_present(standing)[:, -1], claims.held)
     in_flight = window.values("door.in_flight")
-    at = sample_times(window, "door.in_flight")
-    empty = trailing_run(condition(in_flight, in_flight == 0), at).held
+    empty = trailing_run(condition(in_flight, in_flight == 0), sample_times(window, "door.in_flight")).held
     doorless = window.age("door.in_flight") > parameters.fresh
     held = np.where(doorless, since_step, np.minimum(since_step, empty))
-    found = readable & (claims > 0) & (held >= parameters.hold_gauges)
+    found = readable & (held >= parameters.hold_gauges)
+    count = last_present(claimed)[:, -1]
     findings = []
     for row in np.flatnonzero(found):
         engine, since = window.topology.engines[row], window.now - float(held[row])
         known = "and no front door to say whether anyone waits" if doorless[row] else "with nothing in flight at the door"
-        says = f"its gauges claim {claims[row]:.0f} requests, no step for {held[row]:.0f} s, {known}"
-        evidence = (Evidence("engine.running", says, float(claims[row]), unit="requests"),)
+        says = f"its gauges claim {count[row]:.0f} requests, no step for {held[row]:.0f} s, {known}"
+        evidence = (Evidence("engine.running", says, float(count[row]), unit="requests"),)
         findings.append(Finding(Symptom.GAUGES_FROZEN, engine, since, 0.4 if doorless[row] else 0.6, evidence))
         if doorless[row]:
-            findings.append(Finding(Symptom.STEPS_FROZEN, engine, since, 0.4, evidence))
-    return findings
+            findings.append(Finding(Symptom.STEPS_FROZEN, engine, since, 0.5, evidence))
+    return [*findings, *_piling_files(window, parameters, standing, readable & doorless & ~found)]
+
+
+def _piling_files(window: Window, parameters: ProgressParameters, standing: Floats, doorless: Bools) -> list[Finding]:
+    """Without a door: open files of the API process that climb while nothing steps are requests that nobody answers."""
+    held = last_present(standing)[:, -1]
+    files = window.values("engine.open_fds")
+    during = np.where(sample_times(window, "engine.open_fds") >= window.now - held[:, None], files, np.nan)
+    least = np.where(np.isnan(during), np.inf, during).min(axis=1, initial=np.inf)
+    climbed = last_present(files)[:, -1] - least
+    found = doorless & (held >= parameters.hold_doorless) & (climbed >= parameters.files_climbed)
+    return [
+        Finding(
+            Symptom.STEPS_FROZEN,
+            window.topology.engines[row],
+            window.now - float(held[row]),
+            0.5,
+            (
+                Evidence(
+                    "engine.open_fds",
+                    f"no engine step for {held[row]:.0f} s, open files rose by {climbed[row]:.0f}; no front door to ask",
+                    float(climbed[row]),
+                    unit="files",
+                ),
+            ),
+        )
+        for row in np.flatnonzero(found)
+    ]
 
 
 def _returned(window: Window, parameters: ProgressParameters, standing: Floats, readable: Bools) -> list[Finding]:

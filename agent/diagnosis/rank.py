@@ -15,8 +15,8 @@ from detectors.finding import Finding
 from serving.fleet.entity import Entity
 from serving.telemetry.window import Window
 
-ENOUGH = 0.55  # musts seen at about the middle of their range, and little against
-WORTH_SAYING = 0.3  # below that a candidate is noise
+ENOUGH = 0.6  # musts seen at about the middle of their range, and little against
+WORTH_SAYING = 0.4  # below that a candidate is noise: a must is missing, or something contradicts it
 CLOSE = 0.12  # rivals nearer than that are not told apart by what was seen
 RIVALS = 3
 
@@ -85,7 +85,7 @@ def _diagnosis(window: Window, scene: Scene, catalogue: Catalogue, one: Scored, 
     rivals = sorted((other for other in scored if _is_rival(one, other)), key=_order, reverse=True)
     close = any(one.score - other.score < CLOSE for other in rivals if _shares_musts(one, other))
     rivals = [*rivals[:RIVALS], *_ruled_out(window, scene, catalogue, one, rivals)][:RIVALS]
-    probe = form.probe if form.probe is not None and (close or not one.complete) else None
+    probe = form.probe if form.probe is not None and (close or one.missing) else None
     enough = one.complete and one.score >= ENOUGH and (not close or probe is not None)
     return Diagnosis(
         cause=form.cause,

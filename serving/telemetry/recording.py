@@ -1,4 +1,4 @@
-"""A recording folder read back as telemetry: the same canonical readings and windows that the live fleet gives, tick by tick.
+"""A recording folder read back as telemetry: the readings and windows that the live fleet would have given, tick by tick.
 
 Does not belong here: what the recorded faults should be called (the judge's business), thresholds, verdicts. Missing
 samples stay missing: a tick between two scrapes has NaN in its column, as a late scrape has in the live loop.
@@ -6,28 +6,32 @@ samples stay missing: a tick between two scrapes has NaN in its column, as a lat
 
 import gzip
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import orjson
-import yaml
 from numpy.typing import NDArray
 
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import EngineFacts, Relation, Topology
+from serving.telemetry.history import History
 from serving.telemetry.reading import FailureKind, HistogramReading, Reading, RequestSpan, TargetFailure
-from serving.telemetry.window import HistogramMatrix, SignalMatrix, SourceStatus, Window
+from serving.telemetry.registry import Combine, Job, Registry, SignalKind, SignalSpec, load_registry
+from serving.telemetry.spans import REQUEST, SpanError, decode_json, request_span
+from serving.telemetry.window import Window
 
 Floats = NDArray[np.float64]
 
 RECORDER = Entity(EntityKind.TELEMETRY, "recording")
 DOOR = Entity(EntityKind.GATEWAY, "door")
+
+SERIES, EVENTS, SPANS = "series.jsonl.gz", "events.json", "spans.jsonl.gz"
+_COMBINED = {Combine.SUM: np.add, Combine.MAX: np.maximum, Combine.MIN: np.minimum}
+_TIMED_OUT = 0.5  # seconds a failed scrape took: a refusal comes back in milliseconds
 
 
 class RecordingError(ValueError):
@@ -36,7 +40,7 @@ class RecordingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One line of the truth: something was done to the fleet at `at` (Unix seconds)."""
+    """One line of the truth: something was done to the fleet at `at` (Unix seconds), or observed meanwhile."""
 
     at: float
     fault: str
@@ -46,39 +50,14 @@ class Happening:
     how: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """Where a series goes: its canonical signal, how well its name ranks among the signal's names, how to combine."""
-
-    signal: str
-    rank: int
-    combine: str
-    where: Mapping[str, str]
-    histogram: bool
-
-    def wants(self, labels: Mapping[str, str]) -> bool:
-        for label, value in self.where.items():
-            said = labels.get(label, "")
-            if not (re.fullmatch(value[1:], said) if value.startswith("~") else said == value):
-                return False
-        return True
-
-
-def _names(path: Path) -> dict[str, list[_Name]]:
-    by_name: dict[str, list[_Name]] = {}
-    for signal, spec in yaml.safe_load(path.read_text()).items():
-        for rank, name in enumerate(spec["names"]):
-            entry = _Name(signal, rank, spec.get("combine", "sum"), spec.get("where", {}), spec["kind"] == "histogram")
-            by_name.setdefault(name, []).append(entry)
-    return by_name
-
-
-@dataclass(slots=True, eq=False)
-class _Series:
-    """One recorded series of one engine, put on the ticks."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Track:
+    """One signal over all ticks: `values` (engines, ticks) or, of a histogram, counts (engines, ticks, buckets)."""
 
     values: Floats
-    sampled_at: Floats
+    taken: Floats
+    bounds: Floats | None = None
+    sums: Floats | None = None
 
 
 class Recording:
@@ -87,28 +66,33 @@ class Recording:
     Raises RecordingError when the folder lacks its series or truth, or a line cannot be read.
     """
 
-    def __init__(self, folder: Path | str, *, interval: float = 2.0) -> None:
+    def __init__(self, folder: Path | str, *, interval: float = 2.0, registry: Registry | None = None) -> None:
         self.folder = Path(folder)
         self.interval = interval
-        self.happenings = _happenings(self.folder / "events.json")
-        raw = list(_lines(self.folder / "series.jsonl.gz"))
-        if not raw:
-            raise RecordingError(f"{self.folder / 'series.jsonl.gz'} holds no series; record again")
-        self.topology = _topology(raw)
-        first = min(line["t0"] + line["values"][0][0] for line in raw if line["values"])
-        last = max(line["t0"] + line["values"][-1][0] for line in raw if line["values"])
+        self.happenings = _happenings(self.folder / EVENTS)
+        lines = [line for line in _lines(self.folder / SERIES) if line["values"]]
+        if not lines:
+            raise RecordingError(f"{self.folder / SERIES} holds no samples; record again")
+        self.topology = _topology(lines)
+        first = min(line["t0"] + line["values"][0][0] for line in lines)
+        last = max(line["t0"] + line["values"][-1][0] for line in lines)
         self.times: Floats = first + interval * np.arange(1, int(np.ceil((last - first) / interval)) + 1)
-        self._signals: dict[str, SignalMatrix] = {}
-        self._histograms: dict[str, HistogramMatrix] = {}
-        self._load(raw)
+        self._registry = registry or load_registry()
+        self._tracks = _Loader(self.topology, self.times, self._registry).load(lines)
 
     @cached_property
     def spans(self) -> tuple[RequestSpan, ...]:
         """Every finished request's span, by its end; empty where the folder has no spans."""
-        path = self.folder / "spans.jsonl.gz"
+        path = self.folder / SPANS
         if not path.exists():
             return ()
-        found = [span for export in _lines(path) for span in _request_spans(export)]
+        found: list[RequestSpan] = []
+        for number, line in enumerate(_raw_lines(path), start=1):
+            try:
+                exported = decode_json(line)
+            except SpanError as error:
+                raise RecordingError(f"{path}, line {number}: {error}; cut the line or record again") from error
+            found.extend(request_span(span, span.senders[0]) for span in exported if span.name == REQUEST and span.senders)
         return tuple(sorted(found, key=lambda span: span.end))
 
     def readings(self) -> Iterator[Reading]:
@@ -116,126 +100,148 @@ class Recording:
         ends = np.array([span.end for span in self.spans])
         for column, now in enumerate(self.times):
             first, last = np.searchsorted(ends, [now - self.interval, now], side="right")
-            up = self._signals["scrape.up"].values[:, column] if "scrape.up" in self._signals else np.array([])
-            yield Reading(
-                source=RECORDER,
-                at=float(now),
-                sampled_at=self._sampled_at(column),
-                values={name: matrix.values[:, column] for name, matrix in self._signals.items()},
-                histograms={
-                    name: HistogramReading(matrix.bounds, matrix.counts[:, column], matrix.sums[:, column])
-                    for name, matrix in self._histograms.items()
-                },
-                spans=self.spans[first:last],
-                failures={
-                    self.topology.engines[row].name: TargetFailure(FailureKind.OTHER, "the recorded scrape failed")
-                    for row in np.flatnonzero(up == 0)
-                },
-            )
+            yield self._reading(column, float(now), self.spans[first:last])
 
     def windows(self, horizon: float = 600.0) -> Iterator[Window]:
         """One Window per tick over the last `horizon` seconds, as the live loop would have seen it."""
-        for column, now in enumerate(self.times):
-            first = max(0, column + 1 - int(horizon / self.interval))
-            yield self._window(float(now), slice(first, column + 1))
+        history = History(self.topology, horizon, max(2, int(np.ceil(horizon / self.interval))))
+        for reading in self.readings():
+            yield history.window(reading.at, self.topology, (reading,))
 
-    def _window(self, now: float, columns: slice) -> Window:
-        return Window(
-            now=now,
-            topology=self.topology,
-            times=self.times[columns],
-            signals=MappingProxyType(
-                {name: SignalMatrix(m.values[:, columns], m.sampled_at[:, columns]) for name, m in self._signals.items()}
-            ),
-            histograms=MappingProxyType(
-                {
-                    name: HistogramMatrix(m.bounds, m.counts[:, columns], m.sums[:, columns], m.sampled_at[:, columns])
-                    for name, m in self._histograms.items()
-                }
-            ),
-            sources=(SourceStatus(RECORDER, now),),
+    def _reading(self, column: int, now: float, spans: tuple[RequestSpan, ...]) -> Reading:
+        values = {name: track.values[:, column] for name, track in self._tracks.items() if track.bounds is None}
+        histograms = {
+            name: HistogramReading(track.bounds, track.values[:, column], track.sums[:, column])
+            for name, track in self._tracks.items()
+            if track.bounds is not None and track.sums is not None
+        }
+        taken = {job: self._taken(job, column) for job in Job}
+        return Reading(
+            source=RECORDER,
+            at=now,
+            sampled_at=taken[Job.ENGINE],
+            values=values,
+            histograms=histograms,
+            sampled_at_of={
+                name: taken[self._registry.signals[name].job]
+                for name in (*values, *histograms)
+                if self._registry.signals[name].job is not Job.ENGINE
+            },
+            spans=spans,
+            failures=self._failures(values),
         )
 
-    def _sampled_at(self, column: int) -> Floats:
-        taken = [matrix.sampled_at[:, column] for matrix in self._signals.values()]
-        with np.errstate(invalid="ignore"):
-            newest = np.fmax.reduce(taken)
-        return np.asarray(newest, dtype=np.float64)
+    def _taken(self, job: Job, column: int) -> Floats:
+        """When the series of one job were sampled at this tick; NaN where they were not. Shape (engines,)."""
+        times = [track.taken[:, column] for name, track in self._tracks.items() if self._registry.signals[name].job is job]
+        nothing = np.full(len(self.topology.engines), np.nan)
+        return np.asarray(np.fmax.reduce([nothing, *times]), dtype=np.float64)
 
-    def _load(self, raw: list[dict[str, Any]]) -> None:
-        names = _names(Path(__file__).with_name("signals.yaml"))
-        plain: dict[tuple[str, int], dict[int, list[tuple[_Name, _Series]]]] = {}
-        buckets: dict[str, dict[int, dict[float, _Series]]] = {}
-        for line in raw:
+    def _failures(self, values: Mapping[str, Floats]) -> dict[str, TargetFailure]:
+        up = values.get("scrape.up")
+        if up is None:
+            return {}
+        took = values.get("scrape.seconds", np.full_like(up, np.nan))
+        failures = {}
+        for row in np.flatnonzero(up == 0):
+            kind = FailureKind.TIMEOUT if took[row] > _TIMED_OUT else FailureKind.REFUSED
+            kind = FailureKind.OTHER if np.isnan(took[row]) else kind
+            failures[self.topology.engines[row].name] = TargetFailure(
+                kind, f"the recorded scrape failed after {took[row]:.1f} s"
+            )
+        return failures
+
+
+class _Loader:
+    """Puts recorded series on the ticks, by canonical signal."""
+
+    def __init__(self, topology: Topology, times: Floats, registry: Registry) -> None:
+        self._topology = topology
+        self._times = times
+        self._registry = registry
+        self._plain: dict[str, list[tuple[int, SignalSpec, str]]] = {}
+        self._based: dict[str, list[str]] = {}
+        for signal, spec in registry.signals.items():
+            for rank, name in enumerate(spec.names):
+                if spec.kind is SignalKind.HISTOGRAM:
+                    self._based.setdefault(name, []).append(signal)
+                else:
+                    self._plain.setdefault(name, []).append((rank, spec, signal))
+
+    def load(self, lines: Iterable[dict[str, Any]]) -> dict[str, _Track]:
+        """Every signal that the lines carry."""
+        plain: dict[tuple[str, int], dict[int, list[dict[str, Any]]]] = {}
+        buckets: dict[str, dict[int, dict[float, dict[str, Any]]]] = {}
+        for line in lines:
             labels = line["metric"]
-            row = self.topology.row_of.get(labels.get("replica", ""))
-            if row is None or not line["values"]:
+            row = self._topology.row_of.get(labels.get("replica", ""))
+            if row is None:
                 continue
-            name = labels["__name__"]
-            for entry in names.get(name, ()):
-                if not entry.histogram and entry.wants(labels):
-                    plain.setdefault((entry.signal, row), {}).setdefault(entry.rank, []).append((entry, self._put(line)))
-            base, _, suffix = name.rpartition("_")
-            for entry in names.get(base, ()):
-                if entry.histogram and suffix in ("bucket", "sum"):
-                    bound = float(labels["le"]) if suffix == "bucket" else np.nan
-                    buckets.setdefault(entry.signal, {}).setdefault(row, {})[bound] = self._put(line)
+            for rank, spec, signal in self._plain.get(labels["__name__"], ()):
+                if all(pattern.fullmatch(labels.get(label, "")) for label, pattern in spec.matchers):
+                    plain.setdefault((signal, row), {}).setdefault(rank, []).append(line)
+            base, _, suffix = labels["__name__"].rpartition("_")
+            if suffix in ("bucket", "sum"):
+                bound = float(labels["le"]) if suffix == "bucket" else np.nan
+                for signal in self._based.get(base, ()):
+                    buckets.setdefault(signal, {}).setdefault(row, {})[bound] = line
+        tracks: dict[str, _Track] = {}
         for (signal, row), ranked in plain.items():
-            self._fill(signal, row, ranked[min(ranked)])
-        for signal, rows in buckets.items():
-            self._histograms[signal] = self._histogram(rows)
+            track = tracks.setdefault(signal, _Track(self._empty(), self._empty()))
+            self._combine(track, row, ranked[min(ranked)], self._registry.signals[signal].combine)
+        return tracks | {signal: self._histogram(rows) for signal, rows in buckets.items()}
 
-    def _put(self, line: dict[str, Any]) -> _Series:
-        """The samples on the ticks: each becomes visible at the first tick at or after it was taken."""
+    def _empty(self, *tail: int) -> Floats:
+        return np.full((len(self._topology.engines), len(self._times), *tail), np.nan)
+
+    def _placed(self, line: dict[str, Any]) -> tuple[Floats, Floats]:
+        """The line's samples and when they were taken, on the ticks: each is seen at the first tick at or after it."""
         pairs = np.array(line["values"], dtype=np.float64)
         taken = line["t0"] + pairs[:, 0]
-        column = np.searchsorted(self.times, taken - 1e-6)
-        column = np.minimum(column, len(self.times) - 1)
-        series = _Series(np.full(len(self.times), np.nan), np.full(len(self.times), np.nan))
-        series.values[column] = pairs[:, 1]  # of two samples on one tick the later stays: numpy assigns in order
-        series.sampled_at[column] = taken
-        return series
+        column = np.minimum(np.searchsorted(self._times, taken - 1e-6), len(self._times) - 1)
+        values, at = np.full(len(self._times), np.nan), np.full(len(self._times), np.nan)
+        values[column] = pairs[:, 1]  # of two samples on one tick the later stays: numpy assigns in order
+        at[column] = taken
+        return values, at
 
-    def _fill(self, signal: str, row: int, entries: list[tuple[_Name, _Series]]) -> None:
-        shape = (len(self.topology.engines), len(self.times))
-        matrix = self._signals.setdefault(signal, SignalMatrix(np.full(shape, np.nan), np.full(shape, np.nan)))
-        combine = {"sum": np.add, "max": np.maximum, "min": np.minimum}[entries[0][0].combine]
-        for _, series in entries:
-            present = np.isnan(matrix.values[row])
-            matrix.values[row] = np.where(
-                present,
-                series.values,
-                np.where(np.isnan(series.values), matrix.values[row], combine(matrix.values[row], series.values)),
-            )
-            matrix.sampled_at[row] = np.fmax(matrix.sampled_at[row], series.sampled_at)
+    def _combine(self, track: _Track, row: int, lines: list[dict[str, Any]], combine: Combine) -> None:
+        for line in lines:
+            values, at = self._placed(line)
+            before = track.values[row].copy()
+            both = _COMBINED[combine](before, values)
+            track.values[row] = np.where(np.isnan(before), values, np.where(np.isnan(values), before, both))
+            track.taken[row] = np.fmax(track.taken[row], at)
 
-    def _histogram(self, rows: dict[int, dict[float, _Series]]) -> HistogramMatrix:
+    def _histogram(self, rows: dict[int, dict[float, dict[str, Any]]]) -> _Track:
         bounds = np.array(sorted({bound for series in rows.values() for bound in series if not np.isnan(bound)}))
-        shape = (len(self.topology.engines), len(self.times))
-        counts, sums, taken = np.full((*shape, len(bounds)), np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
+        counts, sums, taken = self._empty(len(bounds)), self._empty(), self._empty()
         for row, by_bound in rows.items():
-            for bound, series in by_bound.items():
+            for bound, line in by_bound.items():
+                values, at = self._placed(line)
                 if np.isnan(bound):
-                    sums[row] = series.values
+                    sums[row] = values
                 else:
-                    counts[row, :, int(np.searchsorted(bounds, bound))] = series.values
-                taken[row] = np.fmax(taken[row], series.sampled_at)
-        return HistogramMatrix(bounds, counts, sums, taken)
+                    counts[row, :, int(np.searchsorted(bounds, bound))] = values
+                taken[row] = np.fmax(taken[row], at)
+        return _Track(counts, taken, bounds, sums)
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    try:
+        with gzip.open(path, "rb") as file:
+            yield from file
+    except (OSError, EOFError) as error:
+        raise RecordingError(f"{path} cannot be read ({error}); is {path.parent} a recording folder?") from error
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with gzip.open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    if line.strip():
-                        yield orjson.loads(line)
-                except orjson.JSONDecodeError as error:
-                    raise RecordingError(
-                        f"{path}, line {number}: not JSON ({error}); cut the line or record again"
-                    ) from error
-    except OSError as error:
-        raise RecordingError(f"{path} cannot be read ({error}); is {path.parent} a recording folder?") from error
+    for number, line in enumerate(_raw_lines(path), start=1):
+        try:
+            told = orjson.loads(line)
+            yield {"metric": dict(told["metric"]), "t0": float(told["t0"]), "values": list(told["values"])}
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            what = "is not a series with metric, t0 and values"
+            raise RecordingError(f"{path}, line {number} {what} ({error}); cut the line or record again") from error
 
 
 def _happenings(path: Path) -> tuple[Happening, ...]:
@@ -253,17 +259,17 @@ def _happenings(path: Path) -> tuple[Happening, ...]:
         raise RecordingError(f"{path} is not a list of events with t, fault, target and phase ({error!r})") from error
 
 
-def _topology(raw: list[dict[str, Any]]) -> Topology:
+def _topology(lines: Iterable[dict[str, Any]]) -> Topology:
+    """The map that the labels tell: replicas on their nodes, behind one door, scraped by the recorder."""
     labels: dict[str, dict[str, str]] = {}
-    for line in raw:
+    for line in lines:
         metric = line["metric"]
         if "replica" in metric:
-            labels.setdefault(metric["replica"], {}).update(
-                {key: metric[key] for key in ("replica", "node", "model", "instance") if key in metric}
-            )
-    facts, relations = [], []
-    for name in sorted(labels):
-        own = labels[name]
+            known = {key: metric[key] for key in ("replica", "node", "model", "instance") if key in metric}
+            labels.setdefault(metric["replica"], {}).update(known)
+    facts: list[EngineFacts] = []
+    relations: list[tuple[Entity, Relation, Entity]] = []
+    for name, own in sorted(labels.items()):
         facts.append(EngineFacts(name, f"http://{own.get('instance', name)}", own.get("model", "unknown"), labels=own))
         engine = Entity.engine(name)
         if "node" in own:
@@ -271,36 +277,3 @@ def _topology(raw: list[dict[str, Any]]) -> Topology:
         relations.append((DOOR, Relation.ROUTES_TO, engine))
         relations.append((engine, Relation.SCRAPED_BY, RECORDER))
     return Topology(facts, relations)
-
-
-def _request_spans(export: dict[str, Any]) -> Iterator[RequestSpan]:
-    for resource in export.get("resourceSpans", ()):
-        engine = _attributes(resource.get("resource", {})).get("service.name", "")
-        for scope in resource.get("scopeSpans", ()):
-            for span in scope.get("spans", ()):
-                if span.get("name") == "llm_request":
-                    yield _request_span(str(engine), span)
-
-
-def _request_span(engine: str, span: dict[str, Any]) -> RequestSpan:
-    said = _attributes(span)
-
-    def seconds(key: str) -> float | None:
-        value = said.get(f"gen_ai.latency.{key}")
-        return None if value is None else float(value)
-
-    return RequestSpan(
-        engine=engine,
-        start=int(span["startTimeUnixNano"]) / 1e9,
-        end=int(span["endTimeUnixNano"]) / 1e9,
-        queue=seconds("time_in_queue"),
-        prefill=seconds("time_in_model_prefill"),
-        decode=seconds("time_in_model_decode"),
-        transfer=None,
-        prompt_tokens=int(said.get("gen_ai.usage.prompt_tokens", 0)),
-        completion_tokens=int(said.get("gen_ai.usage.completion_tokens", 0)),
-    )
-
-
-def _attributes(thing: dict[str, Any]) -> dict[str, Any]:
-    return {one["key"]: next(iter(one["value"].values()), None) for one in thing.get("attributes", ())}
