@@ -25,7 +25,7 @@ ENGINE_STOP_GRACE_S = 5.0
 DETECTORS = """\
 # What differs from the built-in parameters (detectors/parameters.yaml) on this fleet.
 progress:
-  young: 15  # these engines compile nothing after their start (simulated, or --enforce-eager), so a standstill soon means a hang
+  young: 15.0  # these engines compile nothing after their start (simulated, or eager), so a standstill soon means a hang
 """
 
 
