@@ -200,7 +200,8 @@ def _map_uses(text: str, where: str, known: Mapping[str, frozenset[str] | None])
             raise ConditionError(where, line, column, f'{name} is read by one key at a time, as in {name}["..."]')
         allowed = known[name]
         if allowed is not None and key not in allowed:
-            raise ConditionError(where, line, column, f"{name} has no {key!r}{did_you_mean(key, allowed)}")
+            only = " (it holds gauges only)" if name == "signal" else ""
+            raise ConditionError(where, line, column, f"{name} has no {key!r}{only}{did_you_mean(key, allowed)}")
         uses.append((name, key))
     return uses
 

@@ -176,10 +176,10 @@ def _verification(runbook: Runbook, _known: Known) -> Iterator[Mistake]:
 
 
 def _autonomy(runbook: Runbook, _known: Known) -> Iterator[Mistake]:
-    if not runbook.steps and runbook.autonomy not in {Autonomy.OBSERVE, Autonomy.RECOMMEND}:
-        yield Mistake(
-            ("autonomy",), "a runbook without steps has nothing to do: its autonomy is recommend", runbook.autonomy
-        )
+    stated = "autonomy" in runbook.model_fields_set
+    if not runbook.steps and stated and runbook.autonomy not in {Autonomy.OBSERVE, Autonomy.RECOMMEND}:
+        what = "a runbook without steps has nothing to do: its autonomy is recommend"
+        yield Mistake(("autonomy",), what, str(runbook.autonomy))
     if runbook.steps and runbook.steps[0].do == UNDO:
         yield Mistake(("steps", 0, "do"), "the first step has nothing to take back")
 
