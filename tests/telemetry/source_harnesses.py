@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +33,15 @@ def nothing() -> None:
     """For an outside that cannot be disturbed in that way."""
 
 
+def until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait for a real process: poll `condition`, and fail after `seconds`."""
+    clock = SystemClock()
+    ends = clock.monotonic() + seconds
+    while not condition():
+        assert clock.monotonic() < ends, f"{condition.__qualname__} did not come true in {seconds} s"
+        clock.sleep(0.05)
+
+
 @dataclass
 class Harness:
     """A source that knows of the engine `alive` and cannot know anything of `absent`, which is on the map too.
@@ -53,17 +61,18 @@ class Harness:
     cleanup: list[Callable[[], None]] = field(default_factory=list)
 
     def read(self, deadline: float = 5.0) -> Reading:
-        return self.source.read(self.topology, time.time(), deadline)  # noqa: TID251 - real sources, real time
+        return self.source.read(self.topology, SystemClock().now(), deadline)
 
     def read_until(self, condition: Callable[[Reading], bool], seconds: float = 60.0) -> Reading:
         """Read again and again until a reading fulfils `condition`."""
-        ends = time.monotonic() + seconds  # noqa: TID251 - waits for a real process
-        while True:
-            reading = self.read()
-            if condition(reading):
-                return reading
-            assert time.monotonic() < ends, f"not in {seconds} s; the last reading: {reading}"  # noqa: TID251 - same
-            time.sleep(0.05)  # noqa: TID251 - same
+        readings: list[Reading] = []
+
+        def fulfilled() -> bool:
+            readings.append(self.read())
+            return condition(readings[-1])
+
+        until(fulfilled, seconds)
+        return readings[-1]
 
     def knows_alive(self, reading: Reading) -> bool:
         """Whether the reading carries what is to be known of `alive`."""
@@ -162,6 +171,12 @@ class RealPrometheus:
     def pause(self) -> None:
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGSTOP)
+        until(self._all_threads_stopped, 10.0)  # the signal reaches the threads one by one
+
+    def _all_threads_stopped(self) -> bool:
+        assert self._process is not None
+        stats = [stat.read_text() for stat in Path(f"/proc/{self._process.pid}/task").glob("*/stat")]
+        return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
     def kill(self) -> None:
         if self._process is not None:
