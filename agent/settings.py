@@ -45,12 +45,9 @@ class LoopSettings(_Strict):
     """The pace of the loop."""
 
     interval: Annotated[float, Field(ge=0.1, le=300)] = Field(
-        2.0, description="seconds from the start of one step to the next"
+        2.0, description="seconds from one step, and so from one reading of the telemetry, to the next"
     )
     observe_deadline: Seconds = Field(1.8, description="seconds that all telemetry sources together may take in one step")
-    act_deadline: Seconds = Field(
-        30.0, description="seconds that one call of an action may take before its outcome is unknown"
-    )
     history: Annotated[float, Field(ge=60, le=86_400)] = Field(
         600.0, description="seconds of measurements that detectors see"
     )
@@ -112,7 +109,7 @@ class SlackSettings(_Strict):
 class WebhookSettings(_Strict):
     """One HTTP receiver of CloudEvents."""
 
-    name: Name = Field(description="name of the receiver, in metrics and in the journal")
+    name: Name = Field(max_length=64, description="name of the receiver, in metrics and in the journal")
     url: SecretUrl = Field(description="where events are posted; shown without path and query, as these may hold a secret")
     signing_secret_file: Path | None = Field(
         None, description="file with the secret that signs each request; none: unsigned"

@@ -134,6 +134,3 @@ def _telemetry(fleet: "FleetFile") -> Iterator[Mistake]:
     telemetry = fleet.telemetry
     if telemetry.scrape is None and telemetry.prometheus is None:
         yield Mistake(("telemetry",), "has neither `scrape` nor `prometheus`: the warden would see nothing", None)
-    if telemetry.scrape is not None and telemetry.scrape.timeout > telemetry.scrape.interval:
-        what = f"is longer than the interval of {telemetry.scrape.interval:g} s: readings would overlap"
-        yield Mistake(("telemetry", "scrape", "timeout"), what, telemetry.scrape.timeout)

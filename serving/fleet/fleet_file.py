@@ -148,9 +148,8 @@ class GatewayEntry(_Strict):
 
 
 class ScrapeEntry(_Strict):
-    """Reading /metrics of every engine and of the front door directly."""
+    """Reading /metrics of every engine and of the front door directly, once in each step of the warden's loop."""
 
-    interval: Annotated[float, Field(ge=0.1, le=300)] = Field(2.0, description="seconds between two readings")
     timeout: Annotated[float, Field(gt=0, le=300)] = Field(1.5, description="seconds one target may take to answer")
 
 

@@ -65,7 +65,7 @@ def fleets(draw: st.DrawFn) -> FleetFile:
         for m in served
     ]
     telemetry = TelemetryEntry(
-        scrape=ScrapeEntry(interval=draw(st.floats(2, 60))),
+        scrape=ScrapeEntry(timeout=draw(st.floats(0.1, 60))),
         prometheus=draw(
             st.one_of(st.none(), st.just(PrometheusEntry(url="http://prometheus:9090", match={"cluster": "x"})))
         ),
@@ -290,11 +290,11 @@ BAD = {
         "gateway.admin_token_file",
         "without `admin_url`",
     ),
-    "a scrape that overlaps": (
-        HEAD + ENGINE + "telemetry:\n  scrape:\n    interval: 1\n    timeout: 2\n",
-        7,
+    "a timeout of nothing": (
+        HEAD + ENGINE + "telemetry:\n  scrape:\n    timeout: 0\n",
+        6,
         "telemetry.scrape.timeout",
-        "overlap",
+        "greater than 0",
     ),
     "no telemetry at all": (HEAD + ENGINE + "telemetry: {scrape: null}\n", 4, "telemetry", "would see nothing"),
     "no engines": (HEAD + "engines: []\n", 2, "engines", "at least 1 item"),
