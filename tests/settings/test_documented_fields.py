@@ -12,10 +12,11 @@ from serving.fleet.fleet_file import FleetFile
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `([^`]+)` \| (.+) \| (.+) \|$", re.MULTILINE)
+# Computed at run time, or not visible.
 ELSEWHERE = {
     "state_dir": "`$XDG_STATE_HOME/fleetwarden/local`",
     "policy.freezes[].because": "empty",
-}  # computed, or not visible
+}
 
 
 @pytest.mark.parametrize(("document", "model"), [("fleet-file.md", FleetFile), ("settings.md", WardenSettings)])
