@@ -24,8 +24,8 @@ BOUNDS = (
     *(10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 120.0, 160.0, 300.0, 600.0),
 )
 
-# Shown as 0 from the start: a result that has not happened is zero, not missing.
-RESULTS = ("ok", "timeout", "connection", "client_closed")
+# Shown as 0 from the start: a result that has not happened is zero, not missing. One or two statuses stand for their class.
+RESULTS = ("ok", "timeout", "connection", "client_closed", "http_400", "http_500", "http_503")
 
 
 @dataclass(slots=True)

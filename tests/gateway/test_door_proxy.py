@@ -212,6 +212,18 @@ async def test_full_engines_are_not_ejected_for_saying_so(make_ring: MakeRing) -
     assert await ring.metric("door:ejected", "one") == 0
 
 
+async def test_what_has_not_happened_is_zero_and_not_missing(make_ring: MakeRing) -> None:
+    ring = await make_ring(Upstream("one"))
+    series = {name.partition("{")[0] for name in await ring.metrics()}
+    for result in ("ok", "timeout", "connection", "client_closed", "http_400", "http_500"):
+        assert await ring.metric("door:requests_finished_total", "one", result) == 0
+    assert series >= {
+        *("door:requests_started_total", "door:inflight_requests", "door:drained", "door:ejected", "door:retries_total"),
+        *("door:time_to_first_byte_seconds_bucket", "door:request_seconds_bucket", "process_start_time_seconds"),
+    }
+    assert not any(name.endswith("_created") for name in series)
+
+
 async def test_several_models_are_routed_by_name(make_ring: MakeRing) -> None:
     ring = await make_ring(Upstream("one", model="a"), Upstream("two", model="b"))
     assert [orjson.loads((await ring.complete(model=m))[1])["engine"] for m in "abab"] == ["one", "two"] * 2
