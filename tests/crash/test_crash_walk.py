@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from walked_warden import count_moments, effects, essence, live_through, new_world
+from walked_warden import effects, essence, live_through, new_world, undisturbed
 
 from actuators.scripted import Cue, ScriptedWorld
 from agent.incident import IncidentState
 from agent.journal import MemoryJournal, open_journal
-from serving.clock import FakeClock
 
 SCENARIOS: dict[str, dict[str, list[Cue]]] = {
     "all goes well": {},
@@ -29,12 +28,6 @@ def world_of(scenario: str) -> ScriptedWorld:
     return world
 
 
-def undisturbed(scenario: str) -> tuple[object, object, int]:
-    world, journal = world_of(scenario), MemoryJournal()
-    moments = count_moments(world, journal)
-    return essence(journal.incidents()[0]), effects(world), moments
-
-
 def one_store() -> Callable[[], MemoryJournal]:
     """A journal that outlives its warden."""
     journal = MemoryJournal()
@@ -43,15 +36,15 @@ def one_store() -> Callable[[], MemoryJournal]:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_end_is_the_same_wherever_the_warden_is_killed(scenario: str) -> None:
-    expected, done, moments = undisturbed(scenario)
+    expected, done, moments = undisturbed(world_of(scenario))
     for moment in range(moments):
         world = world_of(scenario)
-        incident = live_through(one_store(), world, (moment,), FakeClock())
+        incident = live_through(one_store(), world, (moment,))
         assert (essence(incident), effects(world)) == (expected, done), f"killed at moment {moment}"
 
 
 def test_the_walk_visits_every_write_and_the_scenarios_end_as_meant() -> None:
-    ends = {scenario: undisturbed(scenario) for scenario in SCENARIOS}
+    ends = {scenario: undisturbed(world_of(scenario)) for scenario in SCENARIOS}
     assert {scenario: end[0][0] for scenario, end in ends.items()} == {
         "all goes well": IncidentState.RESOLVED,
         "an answer is lost": IncidentState.RESOLVED,
@@ -65,16 +58,16 @@ def test_the_walk_visits_every_write_and_the_scenarios_end_as_meant() -> None:
 
 @given(deaths=st.lists(st.integers(0, 45), max_size=12), scenario=st.sampled_from(list(SCENARIOS)))
 def test_the_end_is_the_same_however_often_the_warden_is_killed(deaths: list[int], scenario: str) -> None:
-    expected, done, _ = undisturbed(scenario)
+    expected, done, _ = undisturbed(world_of(scenario))
     world = world_of(scenario)
-    incident = live_through(one_store(), world, tuple(deaths), FakeClock())
+    incident = live_through(one_store(), world, tuple(deaths))
     assert (essence(incident), effects(world)) == (expected, done)
 
 
 def test_the_same_holds_over_a_journal_on_disk_that_is_opened_anew_in_each_life(tmp_path: Path) -> None:
     scenario = "an answer is lost"
-    expected, done, moments = undisturbed(scenario)
+    expected, done, moments = undisturbed(world_of(scenario))
     for moment in range(moments):
         world, path = world_of(scenario), tmp_path / f"{moment}.sqlite"
-        incident = live_through(lambda path=path: open_journal(path), world, (moment,), FakeClock())
+        incident = live_through(lambda path=path: open_journal(path), world, (moment,))
         assert (essence(incident), effects(world)) == (expected, done), f"killed at moment {moment}"

@@ -1,12 +1,11 @@
 """A small warden that can be killed anywhere: its loop, a journal that dies on cue, and what must be the same afterwards."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from actuators.action import Action, Actuator, VerbSpec
 from actuators.scripted import ScriptedActuator, ScriptedVerb, ScriptedWorld
-from agent.act import Executor
+from agent.act import Executor, ExecutorParameters
 from agent.decision.decision import Decision, Reason, Verdict
 from agent.diagnosis.diagnosis import Diagnosis
 from agent.incident import (
@@ -20,7 +19,7 @@ from agent.incident import (
     StepPassed,
     VerificationStarted,
 )
-from agent.journal import Journal
+from agent.journal import Journal, MemoryJournal
 from serving.clock import FakeClock
 from serving.fleet.entity import Entity
 
@@ -36,6 +35,7 @@ VERBS = (
 STEPS = (("probe", "engine.canary"), ("drain", "door.drain"), ("restart", "process.restart"), ("undrain", "door.undrain"))
 ROLLBACK = (("undo.drain", "door.undrain"),)
 HUNG = Diagnosis("engine.hung", ENGINE, 0.9, 0.0, ())
+PERSISTENT = ExecutorParameters(withdrawals=1_000)  # dying again and again before one action is no reason to give it up here
 
 
 class Crash(BaseException):
@@ -76,7 +76,7 @@ class Warden:
     def __init__(self, journal: Any, actuator: Actuator, clock: FakeClock) -> None:
         self._journal = journal
         self._clock = clock
-        self._executor = Executor(journal, actuator, clock)
+        self._executor = Executor(journal, actuator, clock, PERSISTENT)
 
     def run(self, steps: int = 200) -> None:
         """Until the incident has ended."""
@@ -138,17 +138,23 @@ def effects(world: ScriptedWorld) -> tuple[object, ...]:
     """What was done to the world, in order, without the keys; and that no key did anything twice."""
     assert max(world.effects.values(), default=0) <= 1
     assert max(world.calls.values(), default=0) <= 1
-    return world.facts(ENGINE), Counter(action.verb for _, action in world.done), [action.verb for _, action in world.done]
+    return dict(world.state), [(action.verb, action.target) for _, action in world.done]
+
+
+def small_warden(journal: Any, world: ScriptedWorld, clock: FakeClock) -> "Warden":
+    """The warden of this module over a scripted world."""
+    return Warden(journal, ScriptedActuator(VERBS, world), clock)
 
 
 def live_through(
-    open_journal: Callable[[], Journal], world: ScriptedWorld, deaths: tuple[int, ...], clock: FakeClock
+    open_journal: Callable[[], Journal], world: ScriptedWorld, deaths: tuple[int, ...], warden: Any = small_warden
 ) -> Incident:
     """Live until the incident has ended, dying at the given moment of each life, and once more to the end."""
+    clock = FakeClock()
     for dies_at in (*deaths, None):
         journal = open_journal()
         try:
-            Warden(DyingJournal(journal, dies_at), ScriptedActuator(VERBS, world), clock).run()
+            warden(DyingJournal(journal, dies_at), world, clock).run()
         except Crash:
             continue
         else:
@@ -158,8 +164,8 @@ def live_through(
     raise AssertionError("the last life does not die")
 
 
-def count_moments(world: ScriptedWorld, journal: Journal) -> int:
-    """How many moments an undisturbed life has."""
-    dying = DyingJournal(journal)
-    Warden(dying, ScriptedActuator(VERBS, world), FakeClock()).run()
-    return dying.moments
+def undisturbed(world: ScriptedWorld, warden: Any = small_warden) -> tuple[object, object, int]:
+    """The end, the effects and the number of moments of a life in which nothing happens to the warden."""
+    journal = DyingJournal(MemoryJournal())
+    warden(journal, world, FakeClock()).run()
+    return essence(journal.incidents()[0]), effects(world), journal.moments
