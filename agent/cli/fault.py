@@ -78,6 +78,8 @@ def inject(
             injection = faults.inject(name, target, **parameters)
             _say_injected(faults, injection, f"undo it by: fleetwarden fault clear {injection.id}", as_json=as_json)
             return
+        if seconds is not None and fault is not None and "seconds" in fault.parameters:
+            parameters.setdefault("seconds", seconds)  # a load is to last as long as it is stayed for
         until = None if seconds is None else clock.now() + seconds
         with faults.held(name, target, until=until, **parameters) as injection:
             end = "Ctrl-C" if seconds is None else f"after {seconds:g} s, or by Ctrl-C,"

@@ -7,7 +7,7 @@ clock is set, which psutil's `create_time` does.
 import contextlib
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -140,11 +140,27 @@ def with_environment(variables: Mapping[str, str]) -> frozenset[ProcessMark]:
 
 def wait_gone(processes: Iterable[ProcessMark], timeout_s: float, clock: Clock) -> frozenset[ProcessMark]:
     """Wait until all are gone; those still alive after `timeout_s`."""
+    return _wait_while(is_alive, processes, timeout_s, clock)
+
+
+def wait_stopped(processes: Iterable[ProcessMark], timeout_s: float, clock: Clock) -> frozenset[ProcessMark]:
+    """Wait until all are held by SIGSTOP, or gone; those still running after `timeout_s`."""
+    return _wait_while(lambda process: is_alive(process) and not is_stopped(process), processes, timeout_s, clock)
+
+
+def wait_continued(processes: Iterable[ProcessMark], timeout_s: float, clock: Clock) -> frozenset[ProcessMark]:
+    """Wait until none is held by SIGSTOP; those still held after `timeout_s`."""
+    return _wait_while(is_stopped, processes, timeout_s, clock)
+
+
+def _wait_while(
+    holds: Callable[[ProcessMark], bool], processes: Iterable[ProcessMark], timeout_s: float, clock: Clock
+) -> frozenset[ProcessMark]:
     deadline = clock.monotonic() + timeout_s
-    left = frozenset(process for process in processes if is_alive(process))
+    left = frozenset(filter(holds, processes))
     while left and clock.monotonic() < deadline:
         clock.sleep(POLL_S)
-        left = frozenset(process for process in left if is_alive(process))
+        left = frozenset(filter(holds, left))
     return left
 
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serving.fleet.topology import EngineFacts
+if TYPE_CHECKING:
+    from serving.fleet.topology import EngineFacts
 
 HOST = "127.0.0.1"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
@@ -43,8 +45,10 @@ class EngineSpec(BaseModel):
         """Base of its HTTP API, without a trailing slash."""
         return f"http://{self.host}:{self.port}"
 
-    def facts(self, labels: Mapping[str, str] | None = None) -> EngineFacts:
+    def facts(self, labels: Mapping[str, str] | None = None) -> "EngineFacts":
         """The engine as the map knows it."""
+        from serving.fleet.topology import EngineFacts  # noqa: PLC0415 - its networkx is too slow to import for a stop or a signal
+
         return EngineFacts(self.name, self.url, self.model, hardware=self.hardware, labels=dict(labels or {}))
 
 

@@ -18,7 +18,6 @@ from serving.engines.specs import EngineSpec
 from serving.faults.catalogue import Fault, FaultError, FaultUsageError, Way, catalogue, fault_named
 from serving.faults.injection import FaultJournal, Injection
 from serving.faults.means import Collector, Hold, Kill, Load, Means, Programs, Simulator, Slices
-from serving.fleet.fleet_file import FleetFile
 from serving.yaml_file import FileError
 
 DOOR = "door"
@@ -164,6 +163,8 @@ class Faults:
     def _at_door(self, fault: Fault) -> tuple[Way, str, str]:
         if fault.load is None:
             raise FaultUsageError(f"{fault.name} needs an engine; engines: {', '.join(self._engines.names()) or 'none yet'}")
+        from serving.fleet.fleet_file import FleetFile  # noqa: PLC0415 - its networkx is slow to import; only loads need it
+
         try:
             fleet = FleetFile.read(self._directory / "fleet.yaml")
         except FileError as error:

@@ -58,5 +58,6 @@ class FaultJournal:
         yield from sorted((injection for injection in found if injection is not None), key=lambda each: (each.at, each.id))
 
     def forget(self, injection_id: str) -> None:
-        """It is undone."""
+        """It is undone. What its program said goes with it."""
+        self.path(injection_id).with_suffix(".log").unlink(missing_ok=True)
         self.path(injection_id).unlink(missing_ok=True)

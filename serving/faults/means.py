@@ -22,6 +22,7 @@ from serving.faults.injection import FaultJournal, Injection
 
 SIMULATOR_TIMEOUT_S = 5.0
 PROGRAM_GRACE_S = 5.0
+EFFECT_S = 2.0
 FAULT_MARK = "FLEETWARDEN_FAULT"
 GONE = "its process is gone, and the fault with it"
 
@@ -43,13 +44,17 @@ class Means(Protocol):
 
 
 class Hold:
-    """SIGSTOP."""
+    """SIGSTOP. Both ways it is waited for a moment until the signal has its effect."""
 
     def apply(self, injection: Injection) -> None:
         _signal(injection, signal.SIGSTOP)
+        processes.wait_stopped(injection.targets, EFFECT_S, SystemClock())
 
     def undo(self, injection: Injection) -> str:
-        return f"continued {_pids(injection.targets)}" if processes.send_all(injection.targets, signal.SIGCONT) else GONE
+        if not processes.send_all(injection.targets, signal.SIGCONT):
+            return GONE
+        processes.wait_continued(injection.targets, EFFECT_S, SystemClock())
+        return f"continued {_pids(injection.targets)}"
 
     def is_over(self, injection: Injection) -> bool:
         return _gone(injection.targets)

@@ -180,6 +180,16 @@ def test_a_damaged_record_is_a_failure_for_good_and_starts_nothing(engines: Loca
     file.unlink()
 
 
+def test_what_a_person_stopped_is_not_started_again(engines: LocalEngines, actuator: ProcessActuator) -> None:
+    engines.start("one")
+    engines.stop("one", grace_s=0)
+    for outcome in (actuator.apply(RESTART, "k1"), actuator.rehearse(RESTART)):
+        assert outcome.status is OutcomeStatus.FAILED
+        assert "person" in outcome.detail
+    engines.start("one")
+    assert actuator.apply(RESTART, "k1").status is OutcomeStatus.DONE
+
+
 def test_orphans_are_killed_once_and_a_living_engine_keeps_its_children(
     engines: LocalEngines, actuator: ProcessActuator, until: Callable[[Callable[[], object]], None]
 ) -> None:
