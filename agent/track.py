@@ -23,7 +23,7 @@ from agent.incident import (
     SymptomsGone,
 )
 from detectors.finding import Symptom
-from serving.fleet.entity import Entity
+from serving.fleet.entity import Entity, EntityKind
 
 BLIND = "telemetry.blind"
 
@@ -101,12 +101,13 @@ def incident_id(diagnosis: Diagnosis, now: float) -> str:
 
 
 class _Unseen:
-    """What cannot be seen now, as the caller and the diagnoses say."""
+    """What cannot be seen now, as the caller and the diagnoses say; with a source blind, anything may be unseen."""
 
     def __init__(self, diagnoses: Sequence[Diagnosis], blind: Collection[Entity]) -> None:
         blindness = [diagnosis for diagnosis in diagnoses if diagnosis.cause == BLIND]
         findings = [finding for diagnosis in blindness for finding in diagnosis.explains]
-        self._all = any(finding.symptom is Symptom.MOST_TARGETS_LOST for finding in findings)
+        lost = any(finding.symptom is Symptom.MOST_TARGETS_LOST for finding in findings)
+        self._all = lost or any(diagnosis.entity.kind is EntityKind.TELEMETRY for diagnosis in blindness)
         self._entities = {*blind, *(d.entity for d in blindness), *(finding.entity for finding in findings)}
 
     def hides(self, incident: Incident) -> bool:

@@ -6,13 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import create_engine
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateTable
 
 from actuators.action import Action, Outcome, OutcomeStatus
 from agent.diagnosis.diagnosis import Diagnosis
 from agent.incident import ApprovalAsked, AttemptStarted, Finished, IncidentEvent, Intended, Opened, SymptomsGone, fold
 from agent.journal import PAUSE, Answer, DamagedError, JournalError, KeyTakenError, StoredJournal, open_journal
+from agent.journal.dialect import insert_once, upsert
+from agent.journal.schema import cursors, entries, metadata, operation_keys
 from agent.journal.stored import _resolve
 from agent.journal.versions import newest
 
@@ -142,6 +150,32 @@ def test_a_journal_of_a_newer_version_is_left_alone(path: Path, history: History
 def test_the_newest_version_is_the_one_a_new_journal_has(path: Path) -> None:
     with closing(sqlite3.connect(path)) as raw:
         assert raw.execute("SELECT version_num FROM alembic_version").fetchall() == [(newest(),)]
+
+
+@pytest.mark.usefixtures("stored")
+def test_the_migrations_make_exactly_the_tables_that_the_journal_uses(path: Path) -> None:
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    engine.dispose()
+
+
+def test_the_tables_and_statements_are_understood_by_postgresql() -> None:
+    """Compiled only: no server is asked."""
+    assert "BIGSERIAL" in str(CreateTable(entries).compile(dialect=postgresql.dialect()))
+    for table in metadata.sorted_tables:
+        assert f"CREATE TABLE {table.name}" in str(CreateTable(table).compile(dialect=postgresql.dialect()))
+    asked: list[str] = []
+    connection = SimpleNamespace(
+        dialect=postgresql.dialect(),
+        execute=lambda statement: (
+            asked.append(str(statement.compile(dialect=postgresql.dialect()))) or SimpleNamespace(first=list)
+        ),
+    )
+    insert_once(connection, operation_keys, {"key": "k", "incident": "a"})
+    upsert(connection, cursors, {"sink": "slack", "seq": 1}, only_up="seq")
+    assert "ON CONFLICT (key) DO NOTHING RETURNING operation_keys.key" in asked[0]
+    assert "ON CONFLICT (sink) DO UPDATE SET seq = excluded.seq WHERE cursors.seq < excluded.seq" in asked[1]
 
 
 def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:

@@ -144,12 +144,13 @@ def test_a_cause_that_comes_back_in_time_begins_the_wait_anew(watch: Any) -> Non
 @pytest.mark.parametrize(
     "blindness",
     [
-        BLIND.__class__("telemetry.blind", ONE, 0.9, 0.0, ()),
-        replace(BLIND, explains=(Finding(Symptom.SOURCE_BLIND, ONE, 0.0, 1.0),)),
-        replace(BLIND, explains=(Finding(Symptom.MOST_TARGETS_LOST, BLIND.entity, 0.0, 1.0),)),
+        replace(BLIND, entity=ONE),
+        replace(BLIND, entity=TWO, explains=(Finding(Symptom.SOURCE_BLIND, ONE, 0.0, 1.0),)),
+        replace(BLIND, entity=TWO, explains=(Finding(Symptom.MOST_TARGETS_LOST, TWO, 0.0, 1.0),)),
+        BLIND,
         None,
     ],
-    ids=["the engine is said to be blind", "a finding on it", "most targets lost", "the caller says so"],
+    ids=["it is said to be blind", "a finding on it", "most targets lost", "a source is blind", "the caller says so"],
 )
 def test_what_cannot_be_seen_has_not_healed(watch: Any, blindness: Diagnosis | None) -> None:
     watch.look(HUNG)
