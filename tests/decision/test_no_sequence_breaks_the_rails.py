@@ -19,7 +19,9 @@ from agent.decision.state import FleetState, Switches, under_way
 from agent.decision.steps import Stage, progress, step_key
 from agent.incident import (
     AttemptStarted,
+    Closed,
     Ended,
+    Ending,
     Finished,
     Incident,
     IncidentState,
@@ -83,7 +85,7 @@ class Life:
         if rng.random() < 0.08:
             self.fault.setdefault(rng.choice(self.names), rng.choice(("engine.hung", "engine.dead")))
         self.paused = rng.choice((False,) * 18 + (True, None))
-        self.silent = {number for number in range(self.size) if rng.random() < 0.03}
+        self.silent = {number for number in range(self.size) if rng.random() < 0.06}
         for name, cause in self.fault.items():
             self.open(cause, name)
         if rng.random() < 0.2:
@@ -93,9 +95,13 @@ class Life:
                 self.look_up(incident)
 
     def open(self, cause: str, name: str) -> None:
-        same = (i for i in self.incidents.values() if (i.cause, i.entity.name) == (cause, name))
-        if any(incident.standing for incident in same):
-            return
+        """An incident, unless one stands; one that a probe ruled out is closed, as happens after a while."""
+        same = [i for i in self.incidents.values() if (i.cause, i.entity.name) == (cause, name) and i.standing]
+        for incident in same:
+            if incident.ending is Ending.RULED_OUT:
+                self.write(Closed(incident.id, self.now, "it may have come true"))
+            else:
+                return
         identity = f"i-{len(self.incidents)}"
         diagnosis = self.world.diagnosis(cause, name, self.rng.choice((0.4, 0.8, 0.95)))
         self.write(Opened(identity, self.now, diagnosis))
