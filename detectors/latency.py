@@ -8,7 +8,16 @@ import numpy as np
 
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import LatencyParameters
-from detectors.statistics import Bools, Floats, block_ratio, histogram_steps, others_largest, others_median, own_past
+from detectors.statistics import (
+    Bools,
+    Floats,
+    block_ratio,
+    histogram_steps,
+    others_largest,
+    others_median,
+    own_past,
+    recent_mean,
+)
 from serving.telemetry.window import Window
 
 NEEDS = frozenset({"engine.ttft"})
@@ -20,10 +29,9 @@ def detect(window: Window, parameters: LatencyParameters) -> tuple[Finding, ...]
     if window.rows == 0 or len(window.times) == 0:
         return ()
     groups = window.topology.peer_group
-    counts, sums = histogram_steps(window, "engine.ttft")
-    recent = window.mean("engine.ttft", parameters.over)
-    answered = np.nan_to_num(window.observed("engine.ttft", parameters.over)[1][:, -1])
-    recent = np.where(answered >= parameters.least_requests, recent, np.nan)
+    counts, sums = steps = histogram_steps(window, "engine.ttft")
+    lately = window.times > window.now - parameters.over
+    recent, answered = recent_mean(steps, lately, parameters.least_requests)
     per_block = block_ratio(sums, counts, window.times, window.now, parameters.block)
     spanned = int(np.ceil(parameters.over / parameters.block))
     past = own_past(per_block, spanned, parameters.least_blocks)
@@ -34,7 +42,7 @@ def detect(window: Window, parameters: LatencyParameters) -> tuple[Finding, ...]
     bar = np.fmax(parameters.ratio * reference, np.where(small, parameters.ratio_worst * worst_other, np.nan))
     raised = (recent >= bar) & (recent - reference >= parameters.excess) & ((peers > 0) | ~np.isnan(past))
     raised &= _again_and_again(window, parameters, per_block[:, -spanned:], past)
-    steady = _decode_steady(window, parameters)
+    steady = _decode_steady(window, parameters, lately)
     findings: list[Finding] = []
     for row in np.flatnonzero(raised):
         engine, since = window.topology.engines[row], window.now - parameters.over
@@ -47,7 +55,7 @@ def detect(window: Window, parameters: LatencyParameters) -> tuple[Finding, ...]
             says = f"time between tokens is {now * 1000:.0f} ms, as usual ({norm * 1000:.0f} ms)"
             detail = (Evidence("engine.inter_token", says, float(now), expected=float(norm), unit="seconds"),)
             findings.append(Finding(Symptom.DECODE_STEADY, engine, since, 0.3, detail))
-    return (*findings, *_waited(window, parameters))
+    return (*findings, *_waited(window, parameters, lately, recent_mean(steps, lately, 1)[0]))
 
 
 def _again_and_again(window: Window, parameters: LatencyParameters, latest: Floats, past: Floats) -> Bools:
@@ -63,13 +71,8 @@ def _again_and_again(window: Window, parameters: LatencyParameters, latest: Floa
         return np.asarray((latest >= parameters.ratio_each * np.fmax(past[:, None], beside)).all(axis=1))
 
 
-def _waited(window: Window, parameters: LatencyParameters) -> list[Finding]:
-    counts, sums = histogram_steps(window, "engine.queue_time")
-    lately = window.times > window.now - parameters.over
-    finished = np.nan_to_num(counts[:, lately]).sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        waited = np.where(finished > 0, np.nan_to_num(sums[:, lately]).sum(axis=1) / finished, np.nan)
-    first = window.mean("engine.ttft", parameters.over)
+def _waited(window: Window, parameters: LatencyParameters, lately: Bools, first: Floats) -> list[Finding]:
+    waited, _ = recent_mean(histogram_steps(window, "engine.queue_time"), lately, 1)
     found = (waited >= parameters.waited) & (waited >= parameters.waited_share * first)
     return [
         Finding(
@@ -90,10 +93,11 @@ def _waited(window: Window, parameters: LatencyParameters) -> list[Finding]:
     ]
 
 
-def _decode_steady(window: Window, parameters: LatencyParameters) -> tuple[Bools, Floats, Floats]:
-    now = window.mean("engine.inter_token", parameters.over)
+def _decode_steady(window: Window, parameters: LatencyParameters, lately: Bools) -> tuple[Bools, Floats, Floats]:
+    steps = histogram_steps(window, "engine.inter_token")
+    now, _ = recent_mean(steps, lately, 1)
+    before, _ = recent_mean(steps, ~lately, 1)
     others, _ = others_median(now, window.topology.peer_group)
-    before = window.mean("engine.inter_token", np.inf, until=parameters.over)
     norm = np.fmax(others, before)
     with np.errstate(invalid="ignore"):
         return now <= parameters.steady_within * norm, now, norm

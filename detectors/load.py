@@ -17,6 +17,7 @@ from detectors.statistics import (
     condition,
     histogram_steps,
     own_past,
+    recent_mean,
     row_mean,
     sample_times,
     trailing_run,
@@ -116,13 +117,11 @@ def _batch_full(window: Window, parameters: LoadParameters) -> list[Finding]:
 
 
 def _long_generations(window: Window, parameters: LoadParameters) -> list[Finding]:
-    counts, sums = histogram_steps(window, "engine.generation_length")
-    recent = window.mean("engine.generation_length", parameters.lengths_over)
-    finished = np.nan_to_num(window.observed("engine.generation_length", parameters.lengths_over)[1][:, -1])
+    counts, sums = steps = histogram_steps(window, "engine.generation_length")
+    recent, _ = recent_mean(steps, window.times > window.now - parameters.lengths_over, parameters.long_requests)
     per_block = block_ratio(sums, counts, window.times, window.now, parameters.lengths_over)
     past = own_past(per_block, 1, parameters.least_blocks)
-    found = (recent >= parameters.long_ratio * past) & (finished >= parameters.long_requests)
-    found &= recent >= parameters.long_least
+    found = (recent >= parameters.long_ratio * past) & (recent >= parameters.long_least)
     return [
         Finding(
             Symptom.LONG_GENERATIONS,

@@ -7,7 +7,6 @@ own past and every peer must agree, and the severity stays low.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import PeersParameters
@@ -20,6 +19,7 @@ from detectors.statistics import (
     others_median,
     own_past,
     pooled_scale,
+    recent_mean,
 )
 from serving.telemetry.window import Window
 
@@ -33,42 +33,74 @@ def detect(window: Window, parameters: PeersParameters) -> tuple[Finding, ...]:
     """SLOWER_THAN_PEERS."""
     if window.rows == 0 or len(window.times) == 0:
         return ()
-    groups = window.topology.peer_group
-    counts, sums = histogram_steps(window, "engine.inter_token")
-    slowness = block_ratio(sums, counts, window.times, window.now, parameters.block)
-    if slowness.shape[1] < IN_A_ROW:
+    seen = _Seen(window, parameters)
+    if seen.slowness.shape[1] < IN_A_ROW:
         return ()
-    span = IN_A_ROW * parameters.block
-    recent, peers = _recent(window, parameters, span), _peer_count(window, parameters, span)
-    strong = (peers >= parameters.least_peers) & _by_peers(parameters, slowness, recent, groups)
-    found = _describe(window, parameters, strong & _no_more_load(window, parameters, span), span, slowness)
-    if slowness.shape[1] < parameters.blocks_small_group + parameters.least_blocks:
+    found = _findings(seen, seen.by_peers() & seen.no_more_load(IN_A_ROW), IN_A_ROW, sure=True)
+    many = parameters.blocks_small_group
+    if seen.slowness.shape[1] < many + parameters.least_blocks:
         return tuple(found)
-    span = parameters.blocks_small_group * parameters.block
-    recent = _recent(window, parameters, span)
-    weak = (peers < parameters.least_peers) & (peers > 0) & _alone(parameters, slowness, recent, groups)
-    return (
-        *found,
-        *_describe(window, parameters, weak & _no_more_load(window, parameters, span), span, slowness, sure=False),
-    )
+    return (*found, *_findings(seen, seen.alone() & seen.no_more_load(many), many, sure=False))
 
 
-def _recent(window: Window, parameters: PeersParameters, span: float) -> Floats:
-    """Mean time per token over `span`; NaN where too few tokens make it up."""
-    tokens = np.nan_to_num(window.observed("engine.inter_token", span)[1][:, -1])
-    return np.where(tokens >= parameters.least_tokens, window.mean("engine.inter_token", span), np.nan)
+class _Seen:
+    """What a window says of the time per token: per block, lately, at the peers and before."""
+
+    def __init__(self, window: Window, parameters: PeersParameters) -> None:
+        self.window, self.parameters = window, parameters
+        self.groups = window.topology.peer_group
+        self._steps = histogram_steps(window, "engine.inter_token")
+        counts, sums = self._steps
+        self.slowness = block_ratio(sums, counts, window.times, window.now, parameters.block)
+
+    def recent(self, blocks: int) -> Floats:
+        """Mean over the last `blocks`; NaN where too few tokens make it up."""
+        lately = self.window.times > self.window.now - blocks * self.parameters.block
+        return recent_mean(self._steps, lately, self.parameters.least_tokens)[0]
+
+    def past(self, blocks: int) -> Floats:
+        """The usual value before the last `blocks`."""
+        return own_past(self.slowness, blocks, self.parameters.least_blocks)
+
+    def by_peers(self) -> Bools:
+        """Enough peers, and far from them by the scale of the whole group."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            logs = np.log(self.slowness)
+        recent = self.recent(IN_A_ROW)
+        others, peers = others_median(recent, self.groups)
+        z = (logs[:, -IN_A_ROW:] - np.log(self._beside(IN_A_ROW))) / pooled_scale(
+            logs, self.groups, np.log(self.parameters.scale_floor)
+        )[:, None]
+        far = (z[:, -1] > self.parameters.z_at_once) | (z > self.parameters.z_in_a_row).all(axis=1)
+        return np.asarray(far & (recent >= self.parameters.effect * others) & (peers >= self.parameters.least_peers))
+
+    def alone(self) -> Bools:
+        """Few peers: slower than each of them and than before, over a longer span and in every block of it."""
+        count = self.parameters.blocks_small_group
+        past, recent = self.past(count), self.recent(count)
+        _, peers = others_median(recent, self.groups)
+        usual = np.fmax(self._beside(count), past[:, None])
+        each = (self.slowness[:, -count:] >= self.parameters.effect_each_block * usual).all(axis=1)
+        against = np.fmax(past, others_largest(recent, self.groups))
+        few = (peers > 0) & (peers < self.parameters.least_peers) & ~np.isnan(past)
+        return np.asarray(each & few & (recent >= self.parameters.effect_small_group * against))
+
+    def no_more_load(self, blocks: int) -> Bools:
+        """No more tokens to compute than its peers have."""
+        tokens = self.window.rate("engine.step_tokens", blocks * self.parameters.block)
+        others, _ = others_median(tokens, self.groups)
+        return np.asarray(tokens <= self.parameters.load_within * others)
+
+    def _beside(self, count: int) -> Floats:
+        """The median of the others in each of the last `count` blocks."""
+        latest = self.slowness[:, -count:]
+        return np.stack([others_median(latest[:, column], self.groups)[0] for column in range(latest.shape[1])], axis=1)
 
 
-def _peer_count(window: Window, parameters: PeersParameters, span: float) -> NDArray[np.intp]:
-    return others_median(_recent(window, parameters, span), window.topology.peer_group)[1]
-
-
-def _describe(
-    window: Window, parameters: PeersParameters, found: Bools, span: float, slowness: Floats, *, sure: bool = True
-) -> list[Finding]:
-    recent = _recent(window, parameters, span)
-    others, peers = others_median(recent, window.topology.peer_group)
-    past = own_past(slowness, int(span / parameters.block), parameters.least_blocks)
+def _findings(seen: _Seen, found: Bools, blocks: int, *, sure: bool) -> list[Finding]:
+    recent, past = seen.recent(blocks), seen.past(blocks)
+    others, peers = others_median(recent, seen.groups)
+    span = blocks * seen.parameters.block
     findings = []
     for row in np.flatnonzero(found):
         before = "" if np.isnan(past[row]) else f", before {past[row] * 1000:.0f} ms"
@@ -79,40 +111,6 @@ def _describe(
         evidence = (Evidence("engine.inter_token", says, float(recent[row]), expected=float(others[row]), unit="seconds"),)
         effect = float(np.log2(recent[row] / others[row]))
         severity = min(1.0, 0.5 + 0.25 * effect) if sure else min(0.6, 0.3 + 0.15 * effect)
-        findings.append(
-            Finding(Symptom.SLOWER_THAN_PEERS, window.topology.engines[row], window.now - span, severity, evidence)
-        )
+        engine = seen.window.topology.engines[row]
+        findings.append(Finding(Symptom.SLOWER_THAN_PEERS, engine, seen.window.now - span, severity, evidence))
     return findings
-
-
-def _by_peers(parameters: PeersParameters, slowness: Floats, recent: Floats, groups: NDArray[np.intp]) -> Bools:
-    others, _ = others_median(recent, groups)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        logs = np.log(slowness)
-        _, scale = pooled_scale(logs, groups, np.log(parameters.scale_floor))
-        latest = logs[:, -IN_A_ROW:]
-        centre = np.stack([others_median(latest[:, column], groups)[0] for column in range(IN_A_ROW)], axis=1)
-        z = (latest - centre) / scale[:, None]
-        return np.asarray(
-            ((z[:, -1] > parameters.z_at_once) | (z > parameters.z_in_a_row).all(axis=1))
-            & (recent >= parameters.effect * others)
-        )
-
-
-def _alone(parameters: PeersParameters, slowness: Floats, recent: Floats, groups: NDArray[np.intp]) -> Bools:
-    """Few peers: slower than each of them and than before, over a longer span and in every block of it."""
-    count = parameters.blocks_small_group
-    past = own_past(slowness, count, parameters.least_blocks)
-    latest = slowness[:, -count:]
-    beside = np.stack([others_median(latest[:, column], groups)[0] for column in range(count)], axis=1)
-    with np.errstate(invalid="ignore"):
-        each = (latest >= parameters.effect_each_block * np.fmax(beside, past[:, None])).all(axis=1)
-        against = np.fmax(past, others_largest(recent, groups))
-        return np.asarray(each & ~np.isnan(past) & (recent >= parameters.effect_small_group * against))
-
-
-def _no_more_load(window: Window, parameters: PeersParameters, span: float) -> Bools:
-    tokens = window.rate("engine.step_tokens", span)
-    others, _ = others_median(tokens, window.topology.peer_group)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(tokens <= parameters.load_within * others)

@@ -4,7 +4,7 @@ import numpy as np
 
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import PrefillParameters
-from detectors.statistics import Floats, block_ratio, histogram_steps, others_median, own_past
+from detectors.statistics import Floats, block_ratio, histogram_steps, others_median, own_past, recent_mean
 from serving.telemetry.window import Window
 
 NEEDS = frozenset({"engine.prompt_length", "engine.prefill_time"})
@@ -19,10 +19,8 @@ def detect(window: Window, parameters: PrefillParameters) -> tuple[Finding, ...]
 
 
 def _long(window: Window, parameters: PrefillParameters) -> list[Finding]:
-    counts, sums = histogram_steps(window, "engine.prompt_length")
-    recent = window.mean("engine.prompt_length", parameters.over)
-    finished = np.nan_to_num(window.observed("engine.prompt_length", parameters.over)[1][:, -1])
-    recent = np.where(finished >= parameters.least_requests, recent, np.nan)
+    counts, sums = steps = histogram_steps(window, "engine.prompt_length")
+    recent, _ = recent_mean(steps, window.times > window.now - parameters.over, parameters.least_requests)
     per_block = block_ratio(sums, counts, window.times, window.now, parameters.over)
     past = own_past(per_block, 1, parameters.least_blocks)
     others, _ = others_median(recent, window.topology.peer_group)

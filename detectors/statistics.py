@@ -4,7 +4,6 @@ Everything is vectorised over engines (rows); NaN is missing and never counts as
 threshold, anything that knows a symptom.
 """
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,11 +80,13 @@ def row_mean(values: Floats) -> Floats:
 
 def row_median(values: Floats) -> Floats:
     """The median of each row's present values; NaN where there are none."""
+    count = (~np.isnan(values)).sum(axis=1)
     if values.shape[1] == 0:
         return np.full(values.shape[0], np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # rows without a value: NaN is the answer
-        return np.asarray(np.nanmedian(values, axis=1), dtype=np.float64)
+    ascending = np.sort(values, axis=1)  # NaN comes last
+    low = np.take_along_axis(ascending, np.maximum((count - 1) // 2, 0)[:, None], axis=1)[:, 0]
+    high = np.take_along_axis(ascending, np.minimum(count // 2, values.shape[1] - 1)[:, None], axis=1)[:, 0]
+    return np.where(count > 0, (low + high) / 2.0, np.nan)
 
 
 def sample_times(window: Window, signal: str) -> Floats:
@@ -152,59 +153,78 @@ def own_past(per_block: Floats, recent: int, least: int) -> Floats:
 
 def others_median(values: Floats, groups: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
     """For each engine the median of the *other* members of its group, and how many of them have a value. (engines,)."""
-    median = np.full(len(values), np.nan)
-    count = np.zeros(len(values), dtype=np.intp)
-    for group in np.unique(groups):
-        rows = np.flatnonzero(groups == group)
-        known = rows[~np.isnan(values[rows])]
-        silent = rows[np.isnan(values[rows])]
-        order = known[np.argsort(values[known], kind="stable")]
-        sorted_values = values[order]
-        count[known], count[silent] = max(0, len(known) - 1), len(known)
-        if len(known):
-            median[silent] = np.median(sorted_values)
-        if len(known) > 1:
-            median[order] = _median_without_each(sorted_values)
-    return median, count
-
-
-def _median_without_each(ascending: Floats) -> Floats:
-    """For each place of an ascending array, the median of the rest."""
-    rest = len(ascending) - 1
-    place = np.arange(len(ascending))
-    low, high = (rest - 1) // 2, rest // 2
-    return np.asarray((ascending[low + (low >= place)] + ascending[high + (high >= place)]) / 2.0, dtype=np.float64)
+    ordered = _Ordered(values, groups)
+    rest = np.maximum(ordered.known_in_group - ordered.is_known, 0)
+    low, high = np.maximum((rest - 1) // 2, 0), rest // 2
+    # Places in the ascending order of the group; the engine itself is stepped over.
+    low = low + (ordered.is_known & (low >= ordered.place))
+    high = high + (ordered.is_known & (high >= ordered.place))
+    median = (ordered.at(low) + ordered.at(high)) / 2.0
+    return np.where(rest > 0, median, np.nan), rest.astype(np.intp)
 
 
 def others_largest(values: Floats, groups: NDArray[np.intp]) -> Floats:
     """For each engine the largest value among the *other* members of its group; NaN where none has one. (engines,)."""
-    largest = np.full(len(values), np.nan)
-    for group in np.unique(groups):
-        rows = np.flatnonzero(groups == group)
-        known = rows[~np.isnan(values[rows])]
-        if len(known) == 0:
-            continue
-        order = known[np.argsort(values[known], kind="stable")]
-        largest[rows] = values[order[-1]]
-        largest[order[-1]] = values[order[-2]] if len(order) > 1 else np.nan
-    return largest
+    ordered = _Ordered(values, groups)
+    rest = np.maximum(ordered.known_in_group - ordered.is_known, 0)
+    last = ordered.known_in_group - 1
+    last = last - (ordered.is_known & (last == ordered.place))
+    return np.where(rest > 0, ordered.at(np.maximum(last, 0)), np.nan)
 
 
-def pooled_scale(logs: Floats, groups: NDArray[np.intp], floor: float) -> tuple[Floats, Floats]:
-    """Centre and scale of each group, pooled over its engines and all blocks of `logs` (engines, blocks).
+class _Ordered:
+    """Values in ascending order inside each group, for all groups at once. NaN comes last in its group."""
 
-    Returns (centre, scale), both (engines,): the median and 1.4826 times the median absolute deviation, not below
-    `floor`. Pooling over ticks keeps the scale of small groups from collapsing by chance.
+    def __init__(self, values: Floats, groups: NDArray[np.intp]) -> None:
+        order = np.lexsort((values, groups))
+        self._sorted = values[order]
+        sizes = np.bincount(groups, minlength=int(groups.max(initial=-1)) + 1)
+        first = np.cumsum(sizes) - sizes
+        self._first = first[groups]
+        self.is_known = ~np.isnan(values)
+        self.known_in_group = np.bincount(groups, weights=self.is_known, minlength=len(sizes)).astype(np.intp)[groups]
+        self.place = np.empty(len(values), dtype=np.intp)
+        self.place[order] = np.arange(len(values)) - first[groups[order]]
+
+    def at(self, place: NDArray[np.intp]) -> Floats:
+        """The value at `place` of each engine's group, (engines,)."""
+        if not len(self._sorted):
+            return np.empty(0)
+        return np.asarray(self._sorted[np.minimum(self._first + place, len(self._sorted) - 1)], dtype=np.float64)
+
+
+def pooled_scale(logs: Floats, groups: NDArray[np.intp], floor: float) -> Floats:
+    """The scale of each group, pooled over its engines and all blocks of `logs` (engines, blocks). Shape (engines,).
+
+    1.4826 times the median absolute deviation from the group's median, not below `floor`. Pooling over ticks keeps the
+    scale of small groups from collapsing by chance.
     """
-    centre, scale = np.full(len(groups), np.nan), np.full(len(groups), np.nan)
-    for group in np.unique(groups):
-        rows = np.flatnonzero(groups == group)
-        pool = logs[rows][~np.isnan(logs[rows])]
-        if pool.size:
-            middle = float(np.median(pool))
-            centre[rows] = middle
-            scale[rows] = max(floor, 1.4826 * float(np.median(np.abs(pool - middle))))
-    return centre, scale
+    spread = np.abs(logs - _group_median(logs, groups)[:, None])
+    return np.fmax(floor, 1.4826 * _group_median(spread, groups))
+
+
+def _group_median(values: Floats, groups: NDArray[np.intp]) -> Floats:
+    """The median of all present values of each group's rows, given back for each row."""
+    flat, flat_groups = values.ravel(), np.repeat(groups, values.shape[1])
+    known = ~np.isnan(flat)
+    flat, flat_groups = flat[known], flat_groups[known]
+    ascending = flat[np.lexsort((flat, flat_groups))]
+    sizes = np.bincount(flat_groups, minlength=int(groups.max(initial=-1)) + 1)
+    first = np.cumsum(sizes) - sizes
+    median = np.full(len(sizes), np.nan)
+    some = np.flatnonzero(sizes)
+    median[some] = (ascending[first[some] + (sizes[some] - 1) // 2] + ascending[first[some] + sizes[some] // 2]) / 2.0
+    return np.asarray(median[groups], dtype=np.float64)
+
+
+def recent_mean(steps: tuple[Floats, Floats], lately: Bools, least: float) -> tuple[Floats, Floats]:
+    """Mean and number of a histogram's observations in the columns `lately`, from its `histogram_steps`. (engines,) both.
+
+    The mean is NaN where fewer than `least` observations make it up.
+    """
+    counts, sums = (np.where(np.isnan(part[:, lately]), 0.0, part[:, lately]).sum(axis=1) for part in steps)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(counts >= max(least, 1.0), sums / counts, np.nan), counts
 
 
 def rising(value: Floats, low: float, high: float) -> Floats:
