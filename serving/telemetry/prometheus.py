@@ -83,7 +83,7 @@ class PrometheusSource:
             said = f"{self._client.shown_url} gave no answer in {deadline:.1f} s; it is overloaded or cannot be reached"
         if isinstance(said, str):
             return self._blind(topology, now, said)
-        return self._reading(topology, said)
+        return self.reading(topology, said)
 
     def close(self) -> None:
         if not self._closed:
@@ -104,7 +104,8 @@ class PrometheusSource:
         except Exception as failed:  # noqa: BLE001 - whatever broke must be said by the reading, not lost on this thread
             answers.put(f"{self._client.shown_url} could not be read: {type(failed).__name__}: {failed}")
 
-    def _reading(self, topology: Topology, said: "Answers") -> Reading:
+    def reading(self, topology: Topology, said: "Answers") -> Reading:
+        """What the answers to the three queries say of the engines, wherever and whenever they were given."""
         rows = len(topology.engines)
         finder = EngineFinder(topology)
         engines, doors = _by_engine(said, finder, self._registry)

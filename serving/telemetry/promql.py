@@ -1,11 +1,12 @@
-"""Asking a PromQL-compatible store: instant queries within a deadline, and every way to fail as one sentence.
+"""Asking a PromQL-compatible store: queries within a deadline, and every way to fail as one sentence.
 
 The queries go through prometheus-api-client on a session of this module's own: a time limit on every request, bodies
 bounded and decoded by orjson, no redirects, no retries (the next tick is the retry), and warnings are not dropped.
 """
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -19,6 +20,8 @@ from urllib3.util.retry import Retry
 from serving.clock import Clock
 
 Series = tuple[Mapping[str, str], float]
+Past = tuple[Mapping[str, str], list[tuple[float, float]]]
+"""A series over time: its labels, and (Unix seconds, value) at each step at which it has one."""
 
 _LARGEST = 512_000_000
 _CHUNK = 1 << 18
@@ -30,7 +33,7 @@ class PromqlError(Exception):
 
 
 class PromqlClient:
-    """Instant queries to one store. `url` is its base URL, without /api/v1. One client serves one thread."""
+    """Queries to one store. `url` is its base URL, without /api/v1. One client serves one thread."""
 
     def __init__(self, clock: Clock, url: str, bearer_token: SecretStr | None = None) -> None:
         self._url = url.rstrip("/")
@@ -44,11 +47,24 @@ class PromqlClient:
 
     def ask(self, query: str, seconds: float) -> list[Series]:
         """The instant vector of `query` at the store's own now: labels and value of each series. Raises PromqlError."""
+        return _vector(self._asked(lambda: self._store.custom_query(query, timeout=seconds), seconds), self.shown_url)
+
+    def ask_past(self, query: str, start: float, end: float, step: float, seconds: float) -> list[Past]:
+        """`query` at each `step` seconds from `start` to `end` (Unix seconds, taken to whole ones). Raises PromqlError."""
+        first, last = (datetime.fromtimestamp(round(moment), UTC) for moment in (start, end))
+
+        def ask() -> Any:
+            return self._store.custom_query_range(query, first, last, f"{step:g}", timeout=seconds)
+
+        return _matrix(self._asked(ask, seconds), self.shown_url)
+
+    def _asked(self, ask: Callable[[], Any], seconds: float) -> Any:
+        """The result of `ask`; whatever hinders it becomes a PromqlError."""
         if seconds <= 0:
             raise PromqlError(f"{self.shown_url} answers too slowly: no time is left for all queries of one reading")
         self._session.warnings.clear()
         try:
-            result = self._store.custom_query(query, timeout=seconds)
+            result = ask()
         except _UselessError as useless:
             raise PromqlError(f"{self.shown_url} {useless}") from None
         except requests.Timeout:
@@ -64,7 +80,7 @@ class PromqlClient:
         if self._session.warnings:
             said = "; ".join(self._session.warnings)[:_SHOWN]
             raise PromqlError(f"{self.shown_url} answers with warnings, so parts may be missing: {said}")
-        return _vector(result, self.shown_url)
+        return result
 
     def close(self) -> None:
         """Give back the connections."""
@@ -83,6 +99,13 @@ def _vector(result: Any, url: str) -> list[Series]:
         return [(item["metric"], float(item["value"][1])) for item in result if "value" in item]
     except (KeyError, TypeError, ValueError, IndexError):
         raise PromqlError(f"{url} answers something else than an instant vector") from None
+
+
+def _matrix(result: Any, url: str) -> list[Past]:
+    try:
+        return [(item["metric"], [(float(at), float(value)) for at, value in item["values"]]) for item in result]
+    except (KeyError, TypeError, ValueError):
+        raise PromqlError(f"{url} answers something else than series over time") from None
 
 
 class _UselessError(Exception):

@@ -25,6 +25,7 @@ DOOR = "door"
 REPLICA = "replica"  # the label by which the front door names an engine
 
 _MARGIN = 0.9  # of the deadline is given to the targets; the rest is for sorting what they said
+_NO_URLS: Mapping[str, str] = {}
 _GRACE = 1.05  # targets that overrun their time by this much are cut off from outside
 
 
@@ -38,7 +39,10 @@ class ScrapeLimits:
 
 
 class ScrapeSource:
-    """Reads every engine's /metrics, and the front door's where `door_url` (base URL) is given."""
+    """Reads every engine's /metrics, and the front door's where `door_url` (base URL) is given.
+
+    `metrics_urls` are whole URLs by engine name, for engines whose metrics are not at /metrics below their base URL.
+    """
 
     def __init__(
         self,
@@ -48,6 +52,7 @@ class ScrapeSource:
         *,
         name: str = "scrape",
         limits: ScrapeLimits = ScrapeLimits(),
+        metrics_urls: Mapping[str, str] = _NO_URLS,
     ) -> None:
         self._clock = clock
         self._entity = Entity(EntityKind.TELEMETRY, name)
@@ -57,6 +62,7 @@ class ScrapeSource:
         self._door_parser = ExpositionParser(registry.wanted(Job.DOOR))
         self._door_url = door_url.rstrip("/") if door_url else None
         self._limits = limits
+        self._metrics_urls = metrics_urls
         self._session: aiohttp.ClientSession | None = None
         self._thread = LoopThread(f"{name}-loop")
 
@@ -102,7 +108,9 @@ class ScrapeSource:
 
     def _targets(self, topology: Topology) -> dict[str, Target]:
         largest = self._limits.largest
-        urls = {engine.name: f"{topology.facts(engine).url}/metrics" for engine in topology.engines}
+        urls = {engine.name: f"{topology.facts(engine).url}/metrics" for engine in topology.engines} | {
+            name: url for name, url in self._metrics_urls.items() if name in topology.row_of
+        }
         targets = {name: Target(url, self._engine_parser, largest) for name, url in urls.items()}
         if self._door_url is not None:
             targets[DOOR] = Target(f"{self._door_url}/metrics", self._door_parser, largest, may_be_empty=True)
