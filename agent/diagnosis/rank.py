@@ -18,7 +18,7 @@ from serving.telemetry.window import Window
 ENOUGH = 0.6  # musts seen at about the middle of their range, and little against
 WORTH_SAYING = 0.4  # below that a candidate is noise: a must is missing, or something contradicts it
 CLOSE = 0.12  # rivals nearer than that are not told apart by what was seen
-RIVALS = 3
+RIVALS, SEEN_RIVALS = 4, 2  # how many are kept; the rest of the places go to what was thought of and ruled out
 
 REPAIR = "repair.under_way"
 
@@ -83,8 +83,10 @@ def _excused(window: Window, scene: Scene, catalogue: Catalogue, open_repairs: f
 def _diagnosis(window: Window, scene: Scene, catalogue: Catalogue, one: Scored, scored: list[Scored]) -> Diagnosis:
     form, entity = one.candidate.form, one.candidate.entity
     rivals = sorted((other for other in scored if _is_rival(one, other)), key=_order, reverse=True)
+    rivals.sort(key=lambda other: other.candidate.entity != entity)  # what else this engine could have comes first
     close = any(one.score - other.score < CLOSE for other in rivals if _shares_musts(one, other))
-    rivals = [*rivals[:RIVALS], *_ruled_out(window, scene, catalogue, one, rivals)][:RIVALS]
+    kept = rivals[:SEEN_RIVALS]
+    kept = [*kept, *_ruled_out(window, scene, catalogue, one, kept)][:RIVALS]
     probe = form.probe if form.probe is not None and (close or one.missing) else None
     enough = one.complete and one.score >= ENOUGH and (not close or probe is not None)
     return Diagnosis(
@@ -95,7 +97,7 @@ def _diagnosis(window: Window, scene: Scene, catalogue: Catalogue, one: Scored, 
         explains=one.explains,
         against=one.against,
         missing=one.missing,
-        rivals=tuple(_rival(one, other) for other in rivals),
+        rivals=tuple(_rival(one, other) for other in kept),
         enough=enough,
         probe=probe,
     )
