@@ -63,6 +63,7 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
 SYMPTOMS: Mapping[Symptom, str] = MappingProxyType(
     {
         Symptom.STEPS_FROZEN: "no engine steps although requests wait for answers",
+        Symptom.RETURNED: "it stood still until a moment ago",
         Symptom.GAUGES_FROZEN: "gauges claim work while nothing steps and nothing is awaited",
         Symptom.TARGET_REFUSED: "connection refused",
         Symptom.TARGET_SILENT: "the port is open and no answer comes",
@@ -75,6 +76,7 @@ SYMPTOMS: Mapping[Symptom, str] = MappingProxyType(
         Symptom.LONG_GENERATIONS: "answers are much longer than before",
         Symptom.PREFILL_BUSY: "most of the work is prompt processing",
         Symptom.QUEUE_GROWING: "requests wait for room for long",
+        Symptom.QUEUE_WAITED: "finished requests had waited long in its queue",
         Symptom.BATCH_FULL: "the batch is full",
         Symptom.KV_FULL: "the KV cache is almost full",
         Symptom.PREEMPTING: "requests are thrown out for lack of KV cache",

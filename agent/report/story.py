@@ -3,7 +3,7 @@
 The sentences come from agent.report.wording. The same events make the same story.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from actuators.action import OutcomeStatus
@@ -15,6 +15,7 @@ from agent.incident import (
     Ended,
     Incident,
     IncidentEvent,
+    Intended,
     Opened,
     Operation,
     Rediagnosed,
@@ -113,25 +114,20 @@ def out_of_service(incident: Incident) -> tuple[Entity, ...]:
 
 
 def deeds(incident: Incident, events: Sequence[IncidentEvent]) -> tuple[Deed, ...]:
-    """What was done, oldest first: operations with how they came out, attempts, people's answers, the end."""
+    """What was done, in the order of the record: operations with how they came out, attempts, people's answers, the end."""
+    operations = {operation.key: operation for operation in incident.operations}
     withdrawn = {event.key: event.says for event in events if isinstance(event, Withdrawn)}
-    operations = [*map(_operation, incident.operations)]
-    operations += [
-        Deed(o.intended_at, wording.past(o.action), f"withdrawn: {withdrawn.get(o.key, '')}") for o in incident.withdrawn
-    ]
-    return tuple(sorted([*operations, *_transitions(events)], key=lambda deed: deed.at))
+    return tuple(deed for event in events if (deed := _deed(event, operations, withdrawn)) is not None)
 
 
-def _operation(operation: Operation) -> Deed:
-    return Deed(operation.intended_at, wording.past(operation.action), wording.outcome(operation))
-
-
-def _transitions(events: Sequence[IncidentEvent]) -> Iterator[Deed]:
-    for event in events:
-        match event:
-            case Ended():
-                yield Deed(event.at, wording.ended(event))
-            case AttemptStarted() | RollbackStarted() | VerificationStarted() | Closed():
-                yield Deed(event.at, wording.transition(event))
-            case ApprovalAsked() | ApprovalAnswered():
-                yield Deed(event.at, wording.transition(event))
+def _deed(event: IncidentEvent, operations: Mapping[str, Operation], withdrawn: Mapping[str, str]) -> Deed | None:
+    match event:
+        case Intended(key=key) if key in operations:
+            return Deed(event.at, wording.past(event.action), wording.outcome(operations[key]))
+        case Intended():
+            return Deed(event.at, wording.past(event.action), f"withdrawn: {wording.clause(withdrawn.get(event.key, ''))}")
+        case Ended():
+            return Deed(event.at, wording.ended(event))
+        case AttemptStarted() | RollbackStarted() | VerificationStarted() | ApprovalAsked() | ApprovalAnswered() | Closed():
+            return Deed(event.at, wording.transition(event))
+    return None

@@ -34,6 +34,7 @@ from agent.incident import (
 from agent.journal.port import Note
 from agent.report.outlook import Outlook
 from agent.report.phrases import CAUSES, ORDERS, OUTCOMES, PROBED, PROBES, SYMPTOMS, VERBS, Cause
+from agent.report.plainly import plainly
 from serving.fleet.entity import Entity, EntityKind
 
 REHEARSED = "dry run: "  # how outcomes of rehearsals begin
@@ -66,8 +67,8 @@ def duration(seconds: float) -> str:
 
 
 def clause(text: str, limit: int = CLAUSE_SHOWN) -> str:
-    """`text` from elsewhere, on one line and no longer than `limit` characters."""
-    line = " ".join(text.split())
+    """`text` from elsewhere in plain words, on one line and no longer than `limit` characters."""
+    line = plainly(" ".join(text.split()))
     return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
 
 
@@ -190,7 +191,12 @@ def outcome(operation: Operation) -> str:
     said = (PROBED if operation.action.verb in PROBES else OUTCOMES)[operation.outcome.status]
     seconds = operation.finished_at - operation.intended_at
     took = f" after {duration(seconds)}" if seconds >= 1 else ""
+    target = operation.action.target
     detail = clause(operation.outcome.detail)
+    for subject in (f"{name(target)}: ", f"{target.name}: ", f"{name(target)} "):  # the line has named it already
+        detail = detail.removeprefix(subject)
+    if detail.startswith(said):
+        return detail
     return f"{said}{took}{f': {detail}' if detail else ''}"
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -86,11 +86,13 @@ def fleets(draw: st.DrawFn) -> FleetFile:
     )
 
 
+@settings(max_examples=50)
 @given(fleets())
 def test_a_written_fleet_reads_back_as_it_was(fleet: FleetFile) -> None:
     assert FleetFile.parse(fleet.to_yaml()) == fleet
 
 
+@settings(max_examples=50)
 @given(fleets())
 def test_peers_are_symmetric_and_alike(fleet: FleetFile) -> None:
     topology = fleet.topology()
@@ -102,12 +104,14 @@ def test_peers_are_symmetric_and_alike(fleet: FleetFile) -> None:
             assert (mine.model, mine.hardware, mine.role) == (theirs.model, theirs.hardware, theirs.role)
 
 
+@settings(max_examples=50)
 @given(fleets())
 def test_every_relation_joins_kinds_that_it_may_join(fleet: FleetFile) -> None:
     for subject, other, relation in fleet.topology().graph.edges(keys=True):
         assert (subject.kind, other.kind) in SIGNATURES[relation]
 
 
+@settings(max_examples=50)
 @given(fleets())
 def test_each_engine_is_on_the_map_with_its_node_model_door_and_sources(fleet: FleetFile) -> None:
     topology = fleet.topology()

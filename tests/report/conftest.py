@@ -1,6 +1,10 @@
 """What every test of reporting needs."""
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("noisy machines", deadline=None)  # how long an example takes there says nothing
+settings.load_profile("noisy machines")
 
 
 @pytest.fixture(autouse=True)

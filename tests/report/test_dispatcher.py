@@ -5,7 +5,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_sink import LATER, REFUSED, ScriptedSink
 from told_lives import HUNG, NIGHT, Life, approval_request, escalated_hang, recommendation, repaired_hang
@@ -130,6 +130,7 @@ def test_a_sink_that_breaks_its_promise_costs_only_its_own_messages() -> None:
     assert night.counts["broken", "failed"] == len(well.heard)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 3), max_size=12), st.data())
 def test_at_least_once_across_restarts_and_failures(stops: list[int], data: st.DataObject) -> None:
     """Whatever fails, and however often the warden starts anew, each transition is heard, first hearings in order."""
@@ -329,6 +330,7 @@ def test_a_story_refused_for_good_is_not_told_again() -> None:
     assert night.counts["stories", "failed"] == 1
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 4), max_size=10), st.sets(st.integers(0, 10)))
 def test_no_incident_is_told_as_a_story_twice_however_often_the_warden_restarts(
     steps: list[int], restarts: set[int]
