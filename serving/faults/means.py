@@ -22,6 +22,7 @@ from serving.faults.injection import FaultJournal, Injection
 
 SIMULATOR_TIMEOUT_S = 5.0
 PROGRAM_GRACE_S = 5.0
+PROGRAM_START_S = 30.0  # a Python program and its imports, on a machine whose cores are all busy
 EFFECT_S = 2.0
 FAULT_MARK = "FLEETWARDEN_FAULT"
 GONE = "its process is gone, and the fault with it"
@@ -80,17 +81,20 @@ class Programs:
         self._journal = journal
         self._real = SystemClock()
 
-    def run(self, injection: Injection, command: Sequence[str]) -> None:
-        """Start one. Raises FaultError, with what it said, when it ends at once with an error."""
+    def run(self, injection: Injection, command: Sequence[str], sign: str) -> None:
+        """Start one, and wait until it says `sign`: then it is at work.
+
+        Raises FaultError, with what it said, when it ends with an error or does not come to work.
+        """
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FLEETWARDEN_")}
         codes: list[int] = []
         log = self._journal.path(injection.id).with_suffix(".log")
         pid = spawn(command, inherited | self._marks(injection), log, lambda _pid, code: codes.append(code))
-        process = processes.mark(pid)
-        if process is None or not processes.wait_gone([process], 0.5, self._real):
-            self._real.sleep(0.05)
-            if codes != [0]:
-                raise FaultError(f"{injection.fault}: the program that makes it ended at once:\n{_text(log)}")
+        deadline = self._real.monotonic() + PROGRAM_START_S
+        while sign not in _text(log) and not codes and self._real.monotonic() < deadline:
+            self._real.sleep(processes.POLL_S)
+        if (codes and codes != [0]) or sign not in _text(log):
+            raise FaultError(f"{injection.fault}: process {pid}, which makes it, did not come to work:\n{_text(log)}")
 
     def found(self, injection: Injection) -> frozenset[ProcessMark]:
         """Those of this injection that run."""
@@ -115,7 +119,7 @@ class Slices:
         self._journal = journal
 
     def apply(self, injection: Injection) -> None:
-        self._programs.run(injection, slices.command(self._journal.path(injection.id).resolve()))
+        self._programs.run(injection, slices.command(self._journal.path(injection.id).resolve()), slices.AT_WORK)
 
     def undo(self, injection: Injection) -> str:
         self._programs.end(injection)
@@ -182,7 +186,7 @@ class Load:
         self._programs = programs
 
     def apply(self, injection: Injection) -> None:
-        self._programs.run(injection, _load_command(injection))
+        self._programs.run(injection, _load_command(injection), f"{injection.way.load}: ")
 
     def undo(self, injection: Injection) -> str:
         return "the load was ended" if self._programs.end(injection) else "the load had ended by itself"

@@ -15,6 +15,9 @@ from serving.engines.processes import ProcessMark, send_all
 from serving.engines.records import read_record
 from serving.faults.injection import Injection
 
+AT_WORK = "stopping and continuing"
+"""What it says once it has begun."""
+
 
 def command(journal: Path) -> tuple[str, ...]:
     """How it is started for the injection recorded in `journal`."""
@@ -45,6 +48,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     injection = read_record(path, Injection)
     if injection is not None:
+        print(AT_WORK, [target.pid for target in injection.targets], flush=True)  # noqa: T201 - its output is its log
         stopped_s, running_s = turns(injection.parameters["share"], injection.parameters["slice_ms"] / 1000.0)
         alternate(injection.targets, stopped_s, running_s, path, SystemClock())
 
