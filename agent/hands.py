@@ -7,6 +7,7 @@ is under way is told apart from what a dead warden left behind: only the latter 
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from typing import Protocol
 
 from agent.act import Executor
 from agent.decision.decision import Decision
@@ -16,6 +17,26 @@ MOMENT_S = 0.5  # an order to the front door takes milliseconds; longer waiting 
 AT_ONCE = 8  # repairs at once are few by policy; probes may be some more
 
 Written = tuple[IncidentEvent, ...]
+
+
+class Performs(Protocol):
+    """What the loop hands its decisions to: Hands, or what plays their part where nothing may be done."""
+
+    def perform(self, incident: Incident, decision: Decision, *, attempt: int, runbook: str, now: float) -> Written:
+        """Begin the action; the events that were written, none while it is under way."""
+        ...
+
+    def finished(self) -> Written:
+        """The events of actions that came to their end since the last call."""
+        ...
+
+    def busy(self, incident: str) -> bool:
+        """Whether an action of this incident is under way."""
+        ...
+
+    def recover(self, now: float) -> Written:
+        """Look up what a warden before this one left without outcome."""
+        ...
 
 
 class Hands:

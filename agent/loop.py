@@ -16,7 +16,7 @@ from agent.decision.decision import Decision, Reason, Verdict
 from agent.decision.policy import Policy
 from agent.decision.state import FleetState, Switches, fleet_state, under_way
 from agent.diagnosis.diagnosis import Diagnosis
-from agent.hands import Hands
+from agent.hands import Performs
 from agent.incident import ApprovalAsked, Decided, Ended, Incident, IncidentEvent, IncidentState, apply
 from agent.journal.port import PAUSE, Journal, JournalError
 from agent.track import TrackParameters, track
@@ -73,7 +73,7 @@ class Loop:
     """One warden's step over one fleet."""
 
     def __init__(
-        self, observer: Observes, minds: Minds, journal: Journal, actuators: Actuator, hands: Hands, clock: Clock
+        self, observer: Observes, minds: Minds, journal: Journal, actuators: Actuator, hands: Performs, clock: Clock
     ) -> None:
         self._observer = observer
         self._hands = hands

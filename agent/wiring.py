@@ -85,15 +85,15 @@ def load_runbooks(settings: WardenSettings, actuators: Actuator, catalogue: Cata
     return load_library(actuators.verbs, causes, settings.runbooks)
 
 
-def make_minds(settings: WardenSettings, fleet: FleetFile, actuators: Actuator) -> Minds:
-    """The judgements, with the files that steer them. Raises FileError with every mistake of a file."""
+def make_minds(settings: WardenSettings, fleet: FleetFile | None, actuators: Actuator) -> Minds:
+    """The judgements, with the files that steer them, and the fleet file's budgets. Raises FileError with every mistake."""
     parameters, catalogue = load_parameters(settings.detectors), load_catalogue()
     library = load_runbooks(settings, actuators, catalogue)
     return Minds(
         detect=lambda window: detect_all(window, parameters),
         diagnose=lambda window, found, repairs: diagnose(window, found.findings, catalogue, repairs),
         runbooks={book.cause: book for book in library.runbooks},
-        policy=settings.policy_for(fleet),
+        policy=settings.policy_for(fleet) if fleet is not None else settings.policy,
     )
 
 

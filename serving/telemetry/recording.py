@@ -40,7 +40,10 @@ class RecordingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One line of the truth: something was done to the fleet at `at` (Unix seconds), or observed meanwhile."""
+    """One line of the truth: something was done to the fleet at `at` (Unix seconds), or observed meanwhile.
+
+    `causes` are the names that it should be diagnosed by, where the line itself says so.
+    """
 
     at: float
     fault: str
@@ -48,6 +51,7 @@ class Happening:
     phase: str
     benign: bool = False
     how: str = ""
+    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,13 +67,15 @@ class _Track:
 class Recording:
     """One recording folder, read whole. Ticks are `interval` seconds apart, from the first sample to the last.
 
-    Raises RecordingError when the folder lacks its series or truth, or a line cannot be read.
+    `happenings` are the labels of the folder; none where it has no labels. Raises RecordingError when the folder lacks its
+    series, or a line cannot be read.
     """
 
     def __init__(self, folder: Path | str, *, interval: float = 2.0, registry: Registry | None = None) -> None:
         self.folder = Path(folder)
         self.interval = interval
-        self.happenings = _happenings(self.folder / EVENTS)
+        labels = self.folder / EVENTS
+        self.happenings = read_labels(labels) if labels.exists() else ()
         lines = [line for line in _lines(self.folder / SERIES) if line["values"]]
         if not lines:
             raise RecordingError(f"{self.folder / SERIES} holds no samples; record again")
@@ -244,19 +250,35 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             raise RecordingError(f"{path}, line {number} {what} ({error}); cut the line or record again") from error
 
 
-def _happenings(path: Path) -> tuple[Happening, ...]:
+def read_labels(path: Path) -> tuple[Happening, ...]:
+    """The labels of a recording: what was really done to the fleet. Raises RecordingError."""
     try:
-        told = json.loads(path.read_text())
-        return tuple(
-            Happening(
-                float(one["t"]), one["fault"], one["target"], one["phase"], bool(one.get("benign")), one.get("how", "")
-            )
-            for one in told
-        )
-    except OSError as error:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise RecordingError(f"{path} cannot be read ({error}); is {path.parent} a recording folder?") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise RecordingError(f"{path} is not a list of events with t, fault, target and phase ({error!r})") from error
+    try:
+        told = json.loads(text)
+    except json.JSONDecodeError as wrong:
+        raise RecordingError(f"{path}, line {wrong.lineno} is no JSON ({wrong.msg}); correct it") from wrong
+    if not isinstance(told, list):
+        raise RecordingError(f"{path} holds no list; labels are a list of events with t, fault, target and phase")
+    return tuple(_happening(path, number, one) for number, one in enumerate(told, start=1))
+
+
+def _happening(path: Path, number: int, one: Any) -> Happening:
+    try:
+        return Happening(
+            at=float(one["t"]),
+            fault=str(one["fault"]),
+            target=str(one["target"]),
+            phase=str(one["phase"]),
+            benign=bool(one.get("benign")),
+            how=str(one.get("how", "")),
+            causes=tuple(map(str, one.get("causes", ()))),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        what = f"event {number} has no readable t, fault, target and phase ({type(error).__name__}: {error})"
+        raise RecordingError(f"{path}: {what}; correct that event") from error
 
 
 def _topology(lines: Iterable[dict[str, Any]]) -> Topology:

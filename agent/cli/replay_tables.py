@@ -1,0 +1,151 @@
+"""How a replay looks on a terminal: the incidents, the comparison with the truth, and how far it has come."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from agent.replay.judge import FaultRow, Judgement, Verdict
+from agent.replay.rows import RivalRow, Row, WouldDo
+from agent.report.layout import clock_time
+from agent.report.wording import duration
+
+VERDICTS = {
+    Verdict.RIGHT: ("right", "green"),
+    Verdict.WRONG: ("WRONG", "bold red"),
+    Verdict.NOT_ENOUGH: ("not enough evidence", "yellow"),
+    Verdict.MISSED: ("MISSED", "bold red"),
+}
+SAYS = 90
+
+
+def incident_table(rows: Iterable[Row], judgement: Judgement | None) -> Table:
+    """One line an incident, in the order in which they were first seen."""
+    table = Table(box=None, pad_edge=False, header_style="bold dim")
+    for name in ("first seen", "on", "cause", "score", "rivals", "would have done"):
+        table.add_column(name, overflow="fold", no_wrap=name in {"first seen", "cause", "score"})
+    if judgement is not None:
+        table.add_column("truth", overflow="fold")
+    for row in rows:
+        cells: list[RenderableType] = [
+            f"{clock_time(row.first_seen).removesuffix(' UTC')} +{row.after:.0f} s",
+            row.entity,
+            Text(row.cause if row.enough else f"{row.cause} ?", style="bold" if row.enough else "dim"),
+            f"{row.score:.2f}",
+            Text("\n".join(_rival(row, rival) for rival in row.rivals) or "-", style="dim"),
+            _done(row),
+        ]
+        table.add_row(*cells, *([_truth(row, judgement)] if judgement is not None else []))
+    return table
+
+
+def fault_table(faults: Iterable[FaultRow], begun: float) -> Table:
+    """One line a fault that was really made."""
+    table = Table(box=None, pad_edge=False, header_style="bold dim")
+    for name in ("fault", "target", "made", "lasted", "found", "as", "verdict"):
+        table.add_column(name, justify="right" if name in {"made", "lasted", "found"} else "left", overflow="fold")
+    for fault in faults:
+        said, style = VERDICTS[fault.verdict]
+        if fault.near_noise and fault.verdict is Verdict.MISSED:
+            said, style = "nothing said (near the noise: as honest as not enough evidence)", "yellow"
+        also = f"; also {', '.join(fault.also)}" if fault.also else ""
+        table.add_row(
+            fault.fault,
+            fault.target,
+            f"+{fault.start - begun:.0f} s",
+            duration(fault.end - fault.start),
+            "-" if fault.detect_seconds is None else f"{fault.detect_seconds:.0f} s",
+            fault.cause or "-",
+            Text(said + also, style=style),
+        )
+    return table
+
+
+def totals_line(judgement: Judgement) -> Text:
+    """The sums in one sentence."""
+    sums = judgement.totals
+    took = ""
+    if sums.detect_seconds_p50 is not None and sums.detect_seconds_max is not None:
+        took = f"; found after {sums.detect_seconds_p50:.0f} s in the median, {sums.detect_seconds_max:.0f} s at most"
+    return Text(
+        f"{sums.faults} faults: {sums.found} found, {sums.right_cause_first} with the right cause first, "
+        f"{sums.not_enough_evidence} with not enough evidence{took}. {sums.false_incidents} false incidents, "
+        f"{sums.destructive_steps_on_healthy} destructive steps proposed for healthy engines.",
+        style="green" if judgement.good else "red",
+    )
+
+
+def steps_in_words(steps: Iterable[WouldDo]) -> str:
+    """The proposed steps, shortly: `engine.canary, then door.drain, process.restart`."""
+    return ", ".join(step.verb + _arguments(step) for step in steps)
+
+
+@contextmanager
+def progress(total: int, *, quiet: bool) -> Iterator["Steps"]:
+    """How far a replay has come, on standard error: a bar on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
+    )
+    with bar:
+        yield Steps(bar, bar.add_task("replaying", total=total))
+
+
+class Steps:
+    """Counts what is done."""
+
+    def __init__(self, bar: Progress, task: Any) -> None:
+        self._bar = bar
+        self._task = task
+
+    def done(self) -> None:
+        """One more."""
+        self._bar.advance(self._task)
+
+
+def _arguments(step: WouldDo) -> str:
+    if step.takes_back is not None:
+        return " back to what it was"
+    if step.harmless or not step.arguments:
+        return ""
+    return f" ({', '.join(f'{name} {value}' for name, value in step.arguments.items())})"
+
+
+def _rival(row: Row, rival: RivalRow) -> str:
+    where = "" if rival.entity == row.entity else f" on {rival.entity}"
+    return f"{rival.cause}{where} {rival.score:.2f}"
+
+
+def _done(row: Row) -> Text:
+    if row.would_do:
+        asks = {"ask": "asked a person, then: ", "refuse": "recommended: "}.get(row.verdict, "")
+        return Text(asks + steps_in_words(row.would_do))
+    if not row.enough:
+        return Text("nothing: not enough evidence", style="dim")
+    if row.reason == "autonomy_recommend":
+        return Text("told people; no engine is touched")
+    return Text(f"nothing ({row.reason.replace('_', ' ')}): {row.says[:SAYS]}", style="dim")
+
+
+def _truth(row: Row, judgement: Judgement | None) -> Text:
+    if judgement is None:
+        return Text("")
+    if row.incident in judgement.false:
+        return Text("false", style="bold red")
+    for fault in judgement.faults:
+        if fault.incident == row.incident:
+            right = fault.verdict is Verdict.RIGHT
+            return Text(
+                f"{fault.fault}{'' if right else f': {VERDICTS[fault.verdict][0]}'}", style=VERDICTS[fault.verdict][1]
+            )
+    return Text("after-effect", style="dim")
