@@ -3,8 +3,9 @@
 A detector that raises costs its own findings only: the others' stand, and what failed is said.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from detectors import blindness, clients, kv, latency, load, pauses, peers, prefill, progress, reachability
@@ -15,13 +16,21 @@ from serving.telemetry.window import Window
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """One family. `needs` are the signals without which it is blind, `helped_by` those that make it surer."""
+    """One family. `needs` are the signals without which it is blind, `helped_by` those that make it surer.
+
+    `needs_for` are those that single symptoms need besides: without them only these symptoms are not seen.
+    """
 
     name: str
     finds: frozenset[Symptom]
     needs: frozenset[str]
     helped_by: frozenset[str]
     run: Callable[[Window, Parameters], tuple[Finding, ...]]
+    needs_for: Mapping[Symptom, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def needed_by(self, symptom: Symptom) -> frozenset[str]:
+        """All signals without which this detector does not see `symptom`."""
+        return self.needs | self.needs_for.get(symptom, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ DETECTORS: tuple[Detector, ...] = (
         reachability.NEEDS,
         reachability.HELPED_BY,
         lambda window, parameters: reachability.detect(window, parameters.reachability),
+        {S.REQUESTS_FAILING: frozenset({"door.finished.ok"}), S.RESTARTED: frozenset({"engine.process_start"})},
     ),
     Detector(
         "latency",
@@ -61,6 +71,7 @@ DETECTORS: tuple[Detector, ...] = (
         latency.NEEDS,
         latency.HELPED_BY,
         lambda window, parameters: latency.detect(window, parameters.latency),
+        {S.DECODE_STEADY: frozenset({"engine.inter_token"}), S.QUEUE_WAITED: frozenset({"engine.queue_time"})},
     ),
     Detector(
         "pauses",
@@ -89,6 +100,7 @@ DETECTORS: tuple[Detector, ...] = (
         kv.NEEDS,
         kv.HELPED_BY,
         lambda window, parameters: kv.detect(window, parameters.kv),
+        {S.PREEMPTING: frozenset({"engine.preemptions"})},
     ),
     Detector(
         "load",
@@ -96,6 +108,11 @@ DETECTORS: tuple[Detector, ...] = (
         load.NEEDS,
         load.HELPED_BY,
         lambda window, parameters: load.detect(window, parameters.load),
+        {
+            S.ARRIVALS_RAISED: frozenset({"door.started"}),
+            S.SERVED_BELOW_ARRIVALS: frozenset({"door.in_flight"}),
+            S.LONG_GENERATIONS: frozenset({"engine.generation_length"}),
+        },
     ),
     Detector(
         "clients",

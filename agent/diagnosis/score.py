@@ -102,11 +102,13 @@ def _unreadable(window: Window, entity: Entity, symptoms: tuple[Symptom, ...]) -
     """The signals whose lack keeps every detector of these symptoms from seeing `entity`; empty when one can see it."""
     lacking: list[str] = []
     for detector in DETECTORS:
-        if detector.finds.intersection(symptoms):
-            unread = [signal for signal in sorted(detector.needs) if not _readable(window, entity, signal)]
-            if not unread:
-                return []
-            lacking.extend(unread)
+        for symptom in symptoms:
+            if symptom in detector.finds:
+                needed = sorted(detector.needed_by(symptom))
+                unread = [signal for signal in needed if not _readable(window, entity, signal)]
+                if not unread:
+                    return []
+                lacking.extend(unread)
     return lacking
 
 
