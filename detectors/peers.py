@@ -110,7 +110,7 @@ def _findings(seen: _Seen, found: Bools, blocks: int, *, sure: bool) -> list[Fin
         )
         evidence = (Evidence("engine.inter_token", says, float(recent[row]), expected=float(others[row]), unit="seconds"),)
         effect = float(np.log2(recent[row] / others[row]))
-        severity = min(1.0, 0.5 + 0.25 * effect) if sure else min(0.6, 0.3 + 0.15 * effect)
+        severity = min(1.0, 0.5 + 0.25 * effect) if sure else min(0.75, 0.35 + 0.2 * effect)
         engine = seen.window.topology.engines[row]
         findings.append(Finding(Symptom.SLOWER_THAN_PEERS, engine, seen.window.now - span, severity, evidence))
     return findings
