@@ -96,10 +96,14 @@ class Loop:
         under_repair = frozenset(incident.entity for incident in standing if under_way(incident))
         diagnoses = self._minds.diagnose(window, detection, under_repair)
         watch.lap("diagnose")
-        for event in track(standing, diagnoses, now, self._minds.tracking):
-            self._write(event, events)
-        watch.lap("track")
         state = self._state(window, topology, now)
+        blind = frozenset(Entity.engine(name) for name in state.blind)
+        news = track(standing, diagnoses, now, self._minds.tracking, blind)
+        for event in news:
+            self._write(event, events)
+        if news:
+            state = self._state(window, topology, now)
+        watch.lap("track")
         for incident in self._journal.incidents(open_only=True):
             if not self._hands.busy(incident.id):
                 state = self._carry_on(incident, state, events)

@@ -12,7 +12,7 @@ import typer
 from agent.cli.tables import AsJson, JournalAt, StateDir, explained, fail, incident_table, journal_of, print_all, print_json
 from agent.explanation import explanation, named, not_found, summary
 from agent.incident import Incident
-from agent.journal import Answer, Journal, Note
+from agent.journal.port import Answer, Journal, Note
 from serving.clock import SystemClock
 
 IncidentName = Annotated[str, typer.Argument(help="Its id, the beginning of one, or `last`.", show_default=False)]

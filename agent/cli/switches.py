@@ -10,7 +10,7 @@ import typer
 
 from agent.cli.incidents import By, who
 from agent.cli.tables import AsJson, JournalAt, StateDir, journal_of, print_json
-from agent.journal import PAUSE
+from agent.journal.port import PAUSE
 from agent.report.layout import date_time
 from serving.clock import SystemClock
 

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.explanation import Explanation, IncidentSummary
-from agent.journal import JournalError, StoredJournal, open_journal
+from agent.journal.port import JournalError
+from agent.journal.stored import StoredJournal, open_journal
 from agent.report.layout import clock_time, date_time
 from agent.report.wording import duration
 from serving.engines.state_directory import default_state_directory

@@ -10,7 +10,7 @@ from agent.act import Executor
 from agent.decision.decision import Decision, Reason, Verdict
 from agent.diagnosis.diagnosis import Diagnosis
 from agent.incident import Incident, IncidentEvent, Opened
-from agent.journal import MemoryJournal
+from agent.journal.memory import MemoryJournal
 from serving.clock import FakeClock
 from serving.fleet.entity import Entity
 

@@ -23,7 +23,7 @@ from agent.incident import (
     RollbackStarted,
     Withdrawn,
 )
-from agent.journal import PAUSE, JournalError
+from agent.journal.port import PAUSE, JournalError
 
 SETTLE = ExecutorParameters().settle
 

@@ -10,7 +10,7 @@ from walked_warden import VERBS, Warden
 
 from actuators.action import Action, Outcome, OutcomeStatus
 from agent.incident import IncidentEvent
-from agent.journal import open_journal
+from agent.journal.stored import open_journal
 from serving.clock import FakeClock
 
 

@@ -10,7 +10,8 @@ from walked_warden import effects, essence, live_through, new_world, undisturbed
 
 from actuators.scripted import Cue, ScriptedWorld
 from agent.incident import IncidentState
-from agent.journal import MemoryJournal, open_journal
+from agent.journal.memory import MemoryJournal
+from agent.journal.stored import open_journal
 
 SCENARIOS: dict[str, dict[str, list[Cue]]] = {
     "all goes well": {},

@@ -5,7 +5,7 @@ from repairing_loop import RealWarden, new_world
 from walked_warden import effects, essence, live_through, undisturbed
 
 from agent.incident import Ending, IncidentState
-from agent.journal import MemoryJournal
+from agent.journal.memory import MemoryJournal
 
 
 @pytest.mark.parametrize("startable", [True, False], ids=["the restart helps", "the restart fails"])

@@ -13,7 +13,7 @@ from killed_process import effects_in
 from walked_warden import STEPS
 
 from agent.incident import Incident, IncidentState
-from agent.journal import open_journal
+from agent.journal.stored import open_journal
 
 DEADLINE_S = 60.0  # generous: only a hang ends here
 

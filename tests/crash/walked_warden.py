@@ -19,7 +19,8 @@ from agent.incident import (
     StepPassed,
     VerificationStarted,
 )
-from agent.journal import Journal, MemoryJournal
+from agent.journal.memory import MemoryJournal
+from agent.journal.port import Journal
 from serving.clock import FakeClock
 from serving.fleet.entity import Entity
 

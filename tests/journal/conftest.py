@@ -21,7 +21,9 @@ from agent.incident import (
     StepPassed,
     VerificationStarted,
 )
-from agent.journal import Journal, MemoryJournal, open_journal
+from agent.journal.memory import MemoryJournal
+from agent.journal.port import Journal
+from agent.journal.stored import open_journal
 from detectors.finding import Evidence, Finding, Symptom
 from serving.fleet.entity import Entity
 

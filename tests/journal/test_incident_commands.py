@@ -31,7 +31,8 @@ from agent.incident import (
     VerificationStarted,
     Withdrawn,
 )
-from agent.journal import PAUSE, StoredJournal, open_journal
+from agent.journal.port import PAUSE
+from agent.journal.stored import StoredJournal, open_journal
 from detectors.finding import Evidence, Finding, Symptom
 from serving.fleet.entity import Entity
 

@@ -32,8 +32,8 @@ from agent.incident import (
     VerificationStarted,
     Withdrawn,
 )
-from agent.journal import DamagedError, Note
 from agent.journal.codec import decode, encode
+from agent.journal.port import DamagedError, Note
 from detectors.finding import Evidence, Finding, Symptom
 from serving.fleet.entity import Entity, EntityKind
 

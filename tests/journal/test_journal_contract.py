@@ -20,7 +20,7 @@ from agent.incident import (
     SymptomsGone,
     fold,
 )
-from agent.journal import PAUSE, Answer, Journal, KeyTakenError, Note, OutOfOrderError, Switch
+from agent.journal.port import PAUSE, Answer, Journal, KeyTakenError, Note, OutOfOrderError, Switch
 from serving.fleet.entity import Entity
 
 History = Callable[[str], tuple[IncidentEvent, ...]]

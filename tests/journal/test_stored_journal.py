@@ -18,10 +18,10 @@ from sqlalchemy.schema import CreateTable
 from actuators.action import Action, Outcome, OutcomeStatus
 from agent.diagnosis.diagnosis import Diagnosis
 from agent.incident import ApprovalAsked, AttemptStarted, Finished, IncidentEvent, Intended, Opened, SymptomsGone, fold
-from agent.journal import PAUSE, Answer, DamagedError, JournalError, KeyTakenError, StoredJournal, open_journal
 from agent.journal.dialect import insert_once, upsert
+from agent.journal.port import PAUSE, Answer, DamagedError, JournalError, KeyTakenError
 from agent.journal.schema import cursors, entries, metadata, operation_keys
-from agent.journal.stored import _resolve
+from agent.journal.stored import StoredJournal, _resolve, open_journal
 from agent.journal.versions import newest
 
 History = Callable[[str], tuple[IncidentEvent, ...]]

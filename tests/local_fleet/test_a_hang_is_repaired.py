@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from conftest import Fleet  # noqa: TID251 - the folder's own conftest
+from command_line_fleet import Fleet
 
 from serving.fleet.fleet_file import FleetFile
 
 SICK = "sim-1"
-FAILED = re.compile(r'^door:requests_finished_total\{([^}]*)\} ([0-9.e+]+)$', re.MULTILINE)
+FAILED = re.compile(r"^door:requests_finished_total\{([^}]*)\} ([0-9.e+]+)$", re.MULTILINE)
 
 
 def _ended(fleet: Fleet) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import pytest
 
 from agent.diagnosis.diagnosis import Diagnosis
 from agent.incident import Incident, IncidentEvent
-from agent.journal import MemoryJournal
+from agent.journal.memory import MemoryJournal
 from agent.track import TrackParameters, track
 from serving.fleet.entity import Entity
 

@@ -24,7 +24,7 @@ from agent.incident import (
     SymptomsBack,
     SymptomsGone,
 )
-from agent.journal import MemoryJournal
+from agent.journal.memory import MemoryJournal
 from agent.track import TrackParameters, incident_id, track
 from detectors.finding import Finding, Symptom
 from serving.fleet.entity import Entity, EntityKind

@@ -1,0 +1,54 @@
+"""A whole local fleet of simulated engines, started and steered by the command line as a person would."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.clock import SystemClock
+
+CLOCK = SystemClock()
+
+
+class Fleet:
+    """`fleetwarden` over one state directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def run(self, *arguments: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "agent.cli", *arguments, "--state-dir", str(self.directory)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+    def told(self, *arguments: str) -> Any:
+        """What a command prints as JSON."""
+        return json.loads(self.run(*arguments, "--json").stdout)
+
+    def until(self, true: Callable[[], bool], seconds: float, what: str) -> None:
+        """Ask until `true`, or fail with the logs of the fleet."""
+        end = CLOCK.monotonic() + seconds
+        while not true():
+            if CLOCK.monotonic() > end:
+                log = (self.directory / "services/engines/warden/log").read_text()[-4000:]
+                pytest.fail(f"not within {seconds:.0f} s: {what}\n{log}\n{self.run('incidents', '--all').stdout}")
+            CLOCK.sleep(0.5)
+
+
+def free_range(length: int = 100) -> int:
+    """The first port of a range in which the ports that a local fleet uses are free."""
+    for base in range(21_000, 60_000, length):
+        taken = False
+        for port in (base, base + 1, base + 2, base + 3, base + 90, base + 91, base + 92):
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    taken = True
+        if not taken:
+            return base
+    pytest.fail("no free range of ports")
