@@ -1,6 +1,7 @@
 """`fleetwarden replay`: what the warden would have seen, called and done, over recorded telemetry."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +10,10 @@ import typer
 from rich.text import Text
 from typer.core import TyperCommand
 
+from agent.checkup.cadence import for_cadence
 from agent.cli.replay_tables import fault_table, incident_table, progress, totals_line
 from agent.cli.runbook import shipped_verbs
+from agent.cli.store_range import Asked, open_range
 from agent.cli.tables import fail, print_all
 from agent.loop import Minds, StepReport
 from agent.replay.hands import Bystander
@@ -23,13 +26,17 @@ from agent.report.wording import duration
 from agent.settings import WardenSettings
 from agent.settings_file import load_settings
 from agent.wiring import make_minds
+from detectors.catalogue import detect_all
+from detectors.parameters import load_parameters
 from runbooks.runbook import Autonomy
 from serving.clock import SystemClock
 from serving.fleet.fleet_file import FleetFile
+from serving.telemetry.promql import PromqlError
 from serving.telemetry.recording import EVENTS, Happening, Recording, RecordingError, read_labels
 
 LABELS = "--labels"
 OWN = "events.json in the folder"
+FRESH_READINGS = 3.0  # readings within which a sample still says something about now
 
 
 class ReplayCommand(TyperCommand):
@@ -56,7 +63,18 @@ def replay(
     fleet: Annotated[
         Path | None, typer.Option(help="Fleet file: its serving budgets, and the map for a Prometheus.")
     ] = None,
-    interval: Annotated[float, typer.Option(min=0.1, max=300, help="Seconds from one look at the fleet to the next.")] = 2.0,
+    begin: Annotated[
+        str, typer.Option("--from", help="Begin of the range in a Prometheus: 2026-11-29T15:13Z, 1795965190, 30m (ago).")
+    ] = "1h",
+    end: Annotated[str, typer.Option("--to", help="End of that range.")] = "now",
+    match: Annotated[
+        list[str] | None, typer.Option(help="LABEL=VALUE that every query is narrowed to; may be repeated.")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the bearer token for the Prometheus.")] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(min=0.1, max=300, help="Seconds from one look to the next.", show_default="as recorded, 2 at least"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Rows and totals as JSON (keys: docs/replay.md).")] = False,
 ) -> None:
     """Run the warden's loop over recorded telemetry, act on nothing, and say what it would have done.
@@ -71,15 +89,22 @@ def replay(
         source, labels = labels, ""
     if source is None:
         fail("name what to replay: a recording folder, or the base URL of a Prometheus with --from and --to")
+    clock = SystemClock()
     try:
-        recorded, happenings = _open(source, labels, interval)
-    except RecordingError as unreadable:
+        if source.startswith(("http://", "https://")):
+            ask = Asked(source, begin, end, tuple(match or ()), token_file, interval)
+            recorded: Recorded = open_range(ask, fleet, clock)
+            happenings = read_labels(Path(labels)) if labels else None
+        else:
+            recorded, happenings = _folder(Path(source), labels, interval)
+    except (RecordingError, PromqlError, ValueError) as unreadable:
         fail(str(unreadable))
-    minds, horizon = _minds(config, fleet)
-    with progress(len(recorded.times), quiet=as_json) as steps:
-        played = play(
-            recorded, minds, shipped_verbs(), horizon=horizon, measuring=SystemClock(), watch=_counting(steps.done)
-        )
+    minds, horizon = _minds(config, fleet, recorded.cadence)
+    try:
+        with progress(len(recorded.times), quiet=as_json) as steps:
+            played = play(recorded, minds, shipped_verbs(), horizon=horizon, measuring=clock, watch=_counting(steps.done))
+    except (RecordingError, PromqlError) as unreadable:
+        fail(str(unreadable))
     found = rows(played)
     judgement = None if happenings is None else judge(found, faults_in(happenings, played.ended))
     if as_json:
@@ -89,20 +114,17 @@ def replay(
     raise typer.Exit(0 if judgement is None or judgement.good else 1)
 
 
-def _open(source: str, labels: str | None, interval: float) -> tuple[Recorded, tuple[Happening, ...] | None]:
-    """What is replayed and its labels, None where there are none. Raises RecordingError."""
-    folder = Path(source)
+def _folder(folder: Path, labels: str | None, interval: float | None) -> tuple[Recording, tuple[Happening, ...] | None]:
+    """A recording and its labels, None where there are none. Raises RecordingError."""
     recording = Recording(folder, interval=interval)
     if labels:
         path = Path(labels)
         return recording, read_labels(path / EVENTS if path.is_dir() else path)
     own = folder / EVENTS
-    if labels is not None or own.exists():
-        return recording, read_labels(own)
-    return recording, None
+    return recording, read_labels(own) if labels is not None or own.exists() else None
 
 
-def _minds(config: Path | None, fleet: Path | None) -> tuple[Minds, float]:
+def _minds(config: Path | None, fleet: Path | None, cadence: float) -> tuple[Minds, float]:
     """The judgements to replay by, and the seconds of the past that they see. Raises FileError."""
     settings = load_settings(config)
     if fleet is None and config is not None and settings.fleet_file.exists():
@@ -110,7 +132,10 @@ def _minds(config: Path | None, fleet: Path | None) -> tuple[Minds, float]:
     if config is None and "autonomy" not in settings.policy.model_fields_set:
         settings = _allowed(settings)
     minds = make_minds(settings, FleetFile.read(fleet) if fleet is not None else None, Bystander(shipped_verbs()))
-    return minds, settings.loop.history
+    parameters = for_cadence(load_parameters(settings.detectors), cadence)
+    freshness = max(minds.policy.freshness, FRESH_READINGS * cadence)
+    policy = minds.policy.model_copy(update={"freshness": freshness})
+    return replace(minds, detect=lambda window: detect_all(window, parameters), policy=policy), settings.loop.history
 
 
 def _allowed(settings: WardenSettings) -> WardenSettings:

@@ -38,6 +38,11 @@ class Recorded(Protocol):
         ...
 
     @property
+    def cadence(self) -> float:
+        """How many seconds usually lie between two samples."""
+        ...
+
+    @property
     def times(self) -> NDArray[np.float64]:
         """The moments at which the loop looks, in Unix seconds."""
         ...

@@ -4,8 +4,6 @@ Does not belong here: what the recorded faults should be called (the judge's bus
 samples stay missing: a tick between two scrapes has NaN in its column, as a late scrape has in the live loop.
 """
 
-import gzip
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,13 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import EngineFacts, Relation, Topology
 from serving.telemetry.history import History
 from serving.telemetry.reading import FailureKind, HistogramReading, Reading, RequestSpan, TargetFailure
+from serving.telemetry.recording_files import (
+    EVENTS,
+    FAILED,
+    LIVE,
+    MANIFEST,
+    SERIES,
+    SPANS,
+    Happening,
+    RecordingError,
+    cadence_of,
+    check_manifest,
+    raw_lines,
+    read_labels,
+    series_lines,
+)
 from serving.telemetry.registry import Combine, Job, Registry, SignalKind, SignalSpec, load_registry
 from serving.telemetry.spans import REQUEST, SpanError, decode_json, request_span
 from serving.telemetry.window import Window
@@ -29,29 +41,10 @@ Floats = NDArray[np.float64]
 RECORDER = Entity(EntityKind.TELEMETRY, "recording")
 DOOR = Entity(EntityKind.GATEWAY, "door")
 
-SERIES, EVENTS, SPANS = "series.jsonl.gz", "events.json", "spans.jsonl.gz"
+__all__ = ["DOOR", "EVENTS", "RECORDER", "SERIES", "SPANS", "Happening", "Recording", "RecordingError", "read_labels"]
+
 _COMBINED = {Combine.SUM: np.add, Combine.MAX: np.maximum, Combine.MIN: np.minimum}
 _TIMED_OUT = 0.5  # seconds a failed scrape took: a refusal comes back in milliseconds
-
-
-class RecordingError(ValueError):
-    """A recording folder that cannot be read. The text names the file, the line and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """One line of the truth: something was done to the fleet at `at` (Unix seconds), or observed meanwhile.
-
-    `causes` are the names that it should be diagnosed by, where the line itself says so.
-    """
-
-    at: float
-    fault: str
-    target: str
-    phase: str
-    benign: bool = False
-    how: str = ""
-    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,24 +60,35 @@ class _Track:
 class Recording:
     """One recording folder, read whole. Ticks are `interval` seconds apart, from the first sample to the last.
 
+    `cadence` is how many seconds usually lie between two samples of a series; without an `interval` the ticks are that far
+    apart, but not closer than the live loop's.
     `happenings` are the labels of the folder; none where it has no labels. Raises RecordingError when the folder lacks its
     series, or a line cannot be read.
     """
 
-    def __init__(self, folder: Path | str, *, interval: float = 2.0, registry: Registry | None = None) -> None:
+    def __init__(self, folder: Path | str, *, interval: float | None = LIVE, registry: Registry | None = None) -> None:
         self.folder = Path(folder)
-        self.interval = interval
+        if not self.folder.is_dir():
+            raise RecordingError(f"{self.folder} is no folder; a recording is a folder with {SERIES} in it")
+        check_manifest(self.folder / MANIFEST)
         labels = self.folder / EVENTS
         self.happenings = read_labels(labels) if labels.exists() else ()
-        lines = [line for line in _lines(self.folder / SERIES) if line["values"]]
+        lines = [line for line in series_lines(self.folder / SERIES) if len(line["values"])]
         if not lines:
             raise RecordingError(f"{self.folder / SERIES} holds no samples; record again")
         self.topology = _topology(lines)
+        if not self.topology.engines:
+            raise RecordingError(f"{self.folder / SERIES}: no series has a label `replica`, which names its engine; add it")
+        self.cadence = cadence_of(lines)
+        interval = interval or max(LIVE, float(np.ceil(self.cadence - 0.2)))
+        self.interval = interval
         first = min(line["t0"] + line["values"][0][0] for line in lines)
         last = max(line["t0"] + line["values"][-1][0] for line in lines)
         self.times: Floats = first + interval * np.arange(1, int(np.ceil((last - first) / interval)) + 1)
         self._registry = registry or load_registry()
-        self._tracks = _Loader(self.topology, self.times, self._registry).load(lines)
+        loader = _Loader(self.topology, self.times, self._registry)
+        self._tracks = loader.load(lines)
+        self._failed = loader.failures(lines)
 
     @cached_property
     def spans(self) -> tuple[RequestSpan, ...]:
@@ -93,7 +97,7 @@ class Recording:
         if not path.exists():
             return ()
         found: list[RequestSpan] = []
-        for number, line in enumerate(_raw_lines(path), start=1):
+        for number, line in enumerate(raw_lines(path), start=1):
             try:
                 exported = decode_json(line)
             except SpanError as error:
@@ -134,7 +138,7 @@ class Recording:
                 if self._registry.signals[name].job is not Job.ENGINE
             },
             spans=spans,
-            failures=self._failures(values),
+            failures=self._failures(column, values),
         )
 
     def _taken(self, job: Job, column: int) -> Floats:
@@ -143,18 +147,21 @@ class Recording:
         nothing = np.full(len(self.topology.engines), np.nan)
         return np.asarray(np.fmax.reduce([nothing, *times]), dtype=np.float64)
 
-    def _failures(self, values: Mapping[str, Floats]) -> dict[str, TargetFailure]:
+    def _failures(self, column: int, values: Mapping[str, Floats]) -> dict[str, TargetFailure]:
+        """What failed at this tick: as it was written down, else as `up` and the time it took tell."""
+        failures = {
+            target: TargetFailure(kind, f"the recorded scrape failed: {kind.value}")
+            for target, kind in self._failed.get(column, {}).items()
+        }
         up = values.get("scrape.up")
         if up is None:
-            return {}
+            return failures
         took = values.get("scrape.seconds", np.full_like(up, np.nan))
-        failures = {}
         for row in np.flatnonzero(up == 0):
             kind = FailureKind.TIMEOUT if took[row] > _TIMED_OUT else FailureKind.REFUSED
             kind = FailureKind.OTHER if np.isnan(took[row]) else kind
-            failures[self.topology.engines[row].name] = TargetFailure(
-                kind, f"the recorded scrape failed after {took[row]:.1f} s"
-            )
+            told = TargetFailure(kind, f"the recorded scrape failed after {took[row]:.1f} s")
+            failures.setdefault(self.topology.engines[row].name, told)
         return failures
 
 
@@ -177,7 +184,7 @@ class _Loader:
     def load(self, lines: Iterable[dict[str, Any]]) -> dict[str, _Track]:
         """Every signal that the lines carry."""
         plain: dict[tuple[str, int], dict[int, list[dict[str, Any]]]] = {}
-        buckets: dict[str, dict[int, dict[float, dict[str, Any]]]] = {}
+        buckets: dict[str, dict[int, dict[float, list[dict[str, Any]]]]] = {}
         for line in lines:
             labels = line["metric"]
             row = self._topology.row_of.get(labels.get("replica", ""))
@@ -188,21 +195,34 @@ class _Loader:
                     plain.setdefault((signal, row), {}).setdefault(rank, []).append(line)
             base, _, suffix = labels["__name__"].rpartition("_")
             if suffix in ("bucket", "sum"):
-                bound = float(labels["le"]) if suffix == "bucket" else np.nan
+                bound = _bound(labels.get("le", "")) if suffix == "bucket" else np.nan
+                if bound is None:
+                    continue
                 for signal in self._based.get(base, ()):
-                    buckets.setdefault(signal, {}).setdefault(row, {})[bound] = line
+                    buckets.setdefault(signal, {}).setdefault(row, {}).setdefault(bound, []).append(line)
         tracks: dict[str, _Track] = {}
         for (signal, row), ranked in plain.items():
             track = tracks.setdefault(signal, _Track(self._empty(), self._empty()))
-            self._combine(track, row, ranked[min(ranked)], self._registry.signals[signal].combine)
+            track.values[row], track.taken[row] = self._combined(ranked[min(ranked)], self._registry.signals[signal].combine)
         return tracks | {signal: self._histogram(rows) for signal, rows in buckets.items()}
+
+    def failures(self, lines: Iterable[dict[str, Any]]) -> dict[int, dict[str, FailureKind]]:
+        """What is written down of failed scrapes, by tick and target."""
+        found: dict[int, dict[str, FailureKind]] = {}
+        for line in lines:
+            labels = line["metric"]
+            if labels["__name__"] == FAILED and labels.get("kind") in set(FailureKind):
+                _, at = self._placed(line)
+                for column in np.flatnonzero(~np.isnan(at)):
+                    found.setdefault(int(column), {})[labels.get("target", "")] = FailureKind(labels["kind"])
+        return found
 
     def _empty(self, *tail: int) -> Floats:
         return np.full((len(self._topology.engines), len(self._times), *tail), np.nan)
 
     def _placed(self, line: dict[str, Any]) -> tuple[Floats, Floats]:
         """The line's samples and when they were taken, on the ticks: each is seen at the first tick at or after it."""
-        pairs = np.array(line["values"], dtype=np.float64)
+        pairs = line["values"]
         taken = line["t0"] + pairs[:, 0]
         column = np.minimum(np.searchsorted(self._times, taken - 1e-6), len(self._times) - 1)
         values, at = np.full(len(self._times), np.nan), np.full(len(self._times), np.nan)
@@ -210,20 +230,22 @@ class _Loader:
         at[column] = taken
         return values, at
 
-    def _combine(self, track: _Track, row: int, lines: list[dict[str, Any]], combine: Combine) -> None:
-        for line in lines:
-            values, at = self._placed(line)
-            before = track.values[row].copy()
-            both = _COMBINED[combine](before, values)
-            track.values[row] = np.where(np.isnan(before), values, np.where(np.isnan(values), before, both))
-            track.taken[row] = np.fmax(track.taken[row], at)
+    def _combined(self, lines: list[dict[str, Any]], combine: Combine) -> tuple[Floats, Floats]:
+        """Several series of one engine (data-parallel ranks, processes) as one: values and when they were taken."""
+        values, taken = self._placed(lines[0])
+        for line in lines[1:]:
+            others, at = self._placed(line)
+            both = _COMBINED[combine](values, others)
+            values = np.where(np.isnan(values), others, np.where(np.isnan(others), values, both))
+            taken = np.fmax(taken, at)
+        return values, taken
 
-    def _histogram(self, rows: dict[int, dict[float, dict[str, Any]]]) -> _Track:
+    def _histogram(self, rows: dict[int, dict[float, list[dict[str, Any]]]]) -> _Track:
         bounds = np.array(sorted({bound for series in rows.values() for bound in series if not np.isnan(bound)}))
         counts, sums, taken = self._empty(len(bounds)), self._empty(), self._empty()
         for row, by_bound in rows.items():
-            for bound, line in by_bound.items():
-                values, at = self._placed(line)
+            for bound, lines in by_bound.items():
+                values, at = self._combined(lines, Combine.SUM)
                 if np.isnan(bound):
                     sums[row] = values
                 else:
@@ -232,53 +254,11 @@ class _Loader:
         return _Track(counts, taken, bounds, sums)
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
+def _bound(text: str) -> float | None:
     try:
-        with gzip.open(path, "rb") as file:
-            yield from file
-    except (OSError, EOFError) as error:
-        raise RecordingError(f"{path} cannot be read ({error}); is {path.parent} a recording folder?") from error
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(_raw_lines(path), start=1):
-        try:
-            told = orjson.loads(line)
-            yield {"metric": dict(told["metric"]), "t0": float(told["t0"]), "values": list(told["values"])}
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            what = "is not a series with metric, t0 and values"
-            raise RecordingError(f"{path}, line {number} {what} ({error}); cut the line or record again") from error
-
-
-def read_labels(path: Path) -> tuple[Happening, ...]:
-    """The labels of a recording: what was really done to the fleet. Raises RecordingError."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecordingError(f"{path} cannot be read ({error}); is {path.parent} a recording folder?") from error
-    try:
-        told = json.loads(text)
-    except json.JSONDecodeError as wrong:
-        raise RecordingError(f"{path}, line {wrong.lineno} is no JSON ({wrong.msg}); correct it") from wrong
-    if not isinstance(told, list):
-        raise RecordingError(f"{path} holds no list; labels are a list of events with t, fault, target and phase")
-    return tuple(_happening(path, number, one) for number, one in enumerate(told, start=1))
-
-
-def _happening(path: Path, number: int, one: Any) -> Happening:
-    try:
-        return Happening(
-            at=float(one["t"]),
-            fault=str(one["fault"]),
-            target=str(one["target"]),
-            phase=str(one["phase"]),
-            benign=bool(one.get("benign")),
-            how=str(one.get("how", "")),
-            causes=tuple(map(str, one.get("causes", ()))),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        what = f"event {number} has no readable t, fault, target and phase ({type(error).__name__}: {error})"
-        raise RecordingError(f"{path}: {what}; correct that event") from error
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _topology(lines: Iterable[dict[str, Any]]) -> Topology:
