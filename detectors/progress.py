@@ -18,6 +18,8 @@ HELPED_BY = frozenset(
     {"door.in_flight", "engine.running", "engine.waiting", "engine.open_fds", "engine.process_start", "engine.awake"}
 )
 
+ANOTHER_PROCESS = 1.0  # seconds between two start times, which are exposed to 10 ms
+
 
 def detect(window: Window, parameters: ProgressParameters) -> tuple[Finding, ...]:
     """STEPS_FROZEN, GAUGES_FROZEN and RETURNED."""
@@ -34,10 +36,16 @@ def detect(window: Window, parameters: ProgressParameters) -> tuple[Finding, ...
 
 
 def _standing(window: Window) -> Floats:
-    """Seconds since the last sample that saw a new step, at each sample of the step counter. (engines, times)."""
+    """Seconds since the last sample that saw a new step or a new process, at each sample of the step counter.
+
+    Shape (engines, times).
+    """
     at = sample_times(window, "engine.steps")
     first = np.where(np.isnan(at), np.inf, at).min(axis=1)
-    moved = np.where(window.increments("engine.steps") > 0, at, -np.inf)
+    starts = window.values("engine.process_start")
+    anew = np.zeros(starts.shape, dtype=np.bool_)
+    anew[:, 1:] = np.abs(starts[:, 1:] - last_present(starts)[:, :-1]) > ANOTHER_PROCESS
+    moved = np.where((window.increments("engine.steps") > 0) | anew, np.where(np.isnan(at), window.times, at), -np.inf)
     moved = np.maximum(np.maximum.accumulate(moved, axis=1), first[:, None])
     with np.errstate(invalid="ignore"):
         return np.asarray(at - moved, dtype=np.float64)
@@ -57,18 +65,35 @@ def _hold(window: Window, parameters: ProgressParameters) -> Floats:
     return np.where(fledgling, parameters.hold_young, parameters.hold)
 
 
+def _stuck(standing: Floats, stalled: Floats, at: Floats, hold: Floats) -> Floats:
+    """For how long the engine has been stuck: since the door began to wait in a standstill that reached `hold`. (engines,).
+
+    Once reached, it lasts until the next step, also when nobody waits any more: clients give up and the door turns away from
+    a hung engine, and that does not mend it. 0 where the engine is not stuck.
+    """
+    current = at >= (at - standing)[:, -1:]  # the columns since the last step
+    reached = current & (stalled >= hold[:, None])
+    first = np.argmax(reached, axis=1)[:, None]
+    begun = np.take_along_axis(at - stalled, first, axis=1)[:, 0]
+    return np.where(reached.any(axis=1), at[:, -1] - begun, 0.0)
+
+
 def _frozen(window: Window, parameters: ProgressParameters, standing: Floats, readable: Bools) -> list[Finding]:
-    held = _stalled(window, standing)[:, -1]
-    in_flight = window.latest("door.in_flight", parameters.fresh)
-    frozen = readable & (held >= _hold(window, parameters)) & (in_flight > 0)
+    at = last_present(sample_times(window, "engine.steps"))
+    held = _stuck(last_present(standing), _stalled(window, standing), at, _hold(window, parameters))
+    in_flight = np.nan_to_num(window.latest("door.in_flight", parameters.fresh))
     files = window.values("engine.open_fds", parameters.hold_young)
-    climbed = last_present(files)[:, -1] - np.nanmin(np.where(np.isnan(files), np.inf, files), axis=1, initial=np.inf)
+    least = np.where(np.isnan(files), np.inf, files).min(axis=1, initial=np.inf)
+    climbed = last_present(files)[:, -1] - least
     findings = []
-    for row in np.flatnonzero(frozen):
+    for row in np.flatnonzero(readable & (held > 0)):
+        waiting = (
+            f"{in_flight[row]:.0f} requests in flight" if in_flight[row] else "requests that the door waited for in vain"
+        )
         evidence = [
             Evidence(
                 "engine.steps",
-                f"no engine step for {held[row]:.0f} s with {in_flight[row]:.0f} requests in flight",
+                f"no engine step for {held[row]:.0f} s with {waiting}",
                 float(held[row]),
                 expected=0.0,
                 unit="seconds",
@@ -79,15 +104,8 @@ def _frozen(window: Window, parameters: ProgressParameters, standing: Floats, re
             says = f"open files of its API process rose by {climbed[row]:.0f}, as when requests pile up"
             evidence.append(Evidence("engine.open_fds", says, float(climbed[row]), unit="files"))
         severity = float(min(1.0, 0.7 + 0.3 * held[row] / 60.0))
-        findings.append(
-            Finding(
-                Symptom.STEPS_FROZEN,
-                window.topology.engines[row],
-                window.now - float(held[row]),
-                severity,
-                tuple(evidence),
-            )
-        )
+        since, engine = window.now - float(held[row]), window.topology.engines[row]
+        findings.append(Finding(Symptom.STEPS_FROZEN, engine, since, severity, tuple(evidence)))
     return findings
 
 
@@ -143,10 +161,11 @@ def _piling_files(window: Window, parameters: ProgressParameters, standing: Floa
 
 def _returned(window: Window, parameters: ProgressParameters, standing: Floats, readable: Bools) -> list[Finding]:
     stalled = _stalled(window, standing)
+    at = last_present(sample_times(window, "engine.steps"))
     lately = window.times >= window.now - parameters.aftermath
     longest = np.where(np.isnan(stalled), 0.0, stalled)[:, lately].max(axis=1, initial=0.0)
-    moving = np.where(np.isnan(stalled[:, -1]), 0.0, stalled[:, -1]) < parameters.hold
-    found = readable & moving & (longest >= parameters.hold)
+    stuck = _stuck(last_present(standing), stalled, at, np.full(window.rows, parameters.hold))
+    found = readable & (stuck == 0) & (longest >= parameters.hold)
     since = window.now - last_present(standing)[:, -1]
     return [
         Finding(

@@ -35,6 +35,31 @@ def test_a_standstill_is_found_within_fifteen_seconds_of_its_first_waiting_reque
     assert delays[0] <= 12
 
 
+def test_an_engine_stays_frozen_when_the_door_has_turned_away_and_nobody_waits_any_more(findings: Find) -> None:
+    fleet = Fleet()
+    fleet.standing[1, fleet.last(80)] = True
+    fleet.arrivals[1, fleet.last(40)] = 0.0
+    window = fleet.window()
+    in_flight = window.signals["door.in_flight"].values
+    in_flight[1, fleet.last(40)] = 0.0
+    found = [one for one in findings(window) if one.symptom is Symptom.STEPS_FROZEN]
+    assert [one.entity.name for one in found] == ["e-1"]
+    assert "waited for in vain" in found[0].evidence[0].says
+    assert NOW - 84 <= found[0].since <= NOW - 70
+
+
+def test_an_engine_that_was_restarted_is_no_longer_frozen_before_its_first_step(seen: Seen) -> None:
+    fleet = Fleet()
+    fleet.standing[1, fleet.last(80)] = True
+    fleet.arrivals[1, fleet.last(40)] = 0.0
+    fleet.start[1, fleet.last(20)] = NOW - 20
+    window = fleet.window()
+    window.signals["door.in_flight"].values[1, fleet.last(40)] = 0.0
+    shown = seen(window)["e-1"]
+    assert Symptom.STEPS_FROZEN not in shown
+    assert Symptom.RESTARTED in shown
+
+
 def test_an_engine_that_steps_again_has_returned_and_is_not_frozen(seen: Seen) -> None:
     fleet = Fleet()
     fleet.standing[1, fleet.last(60)] = True
