@@ -97,9 +97,8 @@ def test_what_is_broken_is_named_repaired_verified_and_nothing_else_is_touched(f
 
     (incident,) = _incidents(fleet, before)
     told = fleet.told("explain", incident["incident"])
-    print(
-        f"\n{case.fault}: opened {incident['opened_at'] - began:.1f} s after the order, {told['headline']}; {told['cost']}"
-    )
+    after = incident["opened_at"] - began
+    print(f"\n{case.fault}: opened {after:.1f} s after the order. {told['headline']}. {told['cost']}")  # noqa: T201 - for -s
     assert (incident["cause"], incident["entity"]) == (case.cause, f"engine/{case.engine}")
     assert incident["state"] == "resolved", told["served"]
     deeds = [(row["verb"], row["outcome"]) for row in told["operations"]]
