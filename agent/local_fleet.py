@@ -17,6 +17,7 @@ from serving.engines.engine_process import EngineStatus
 from serving.engines.local import LocalEngines
 from serving.engines.specs import EngineKind, EngineSpec, require_vllm, simulated_engine, vllm_engine
 from serving.engines.tiny_model import make_tiny_model
+from serving.faults.faults import Faults
 from serving.fleet.fleet_file import EngineEntry, FleetFile, GatewayEntry, NodeEntry, OtlpEntry, ScrapeEntry, TelemetryEntry
 
 HOST = "127.0.0.1"
@@ -86,6 +87,7 @@ class LocalFleet:
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self.directory = directory
+        self._clock = clock
         self.engines = LocalEngines(directory, clock)
         self.services = LocalEngines(directory / "services", clock)
 
@@ -143,7 +145,10 @@ class LocalFleet:
         ]
 
     def stop(self) -> Iterator[str]:
-        """Stop everything, the warden first so that it does not repair what is being stopped; yields each name when gone."""
+        """Stop everything, the warden first so that it does not repair what is being stopped; yields each name when gone.
+
+        Faults at work are taken back last: a load on an engine ends with it, and what was killed is not started again.
+        """
         for name in ("warden", "load", "door"):
             if name in self.services.names():
                 self.services.stop(name, grace_s=ENGINE_STOP_GRACE_S)
@@ -151,6 +156,8 @@ class LocalFleet:
         for name in self.engines.names():
             self.engines.stop(name, grace_s=1.0)
             yield name
+        for cleared in Faults(self.directory, self.engines, self._clock).clear("all"):
+            yield f"fault {cleared.injection.id}"
 
     def _fleet(self, plan: Plan) -> FleetFile:
         specs = self._engine_specs(plan)

@@ -21,7 +21,7 @@ from agent.journal.port import Journal, JournalError
 from agent.loop import Loop, StepReport
 from agent.own_http import Health
 from agent.own_metrics import OwnMetrics
-from serving.clock import Clock
+from serving.clock import Clock, SystemClock
 from serving.fleet.topology import Topology
 
 HOUSEKEEPING_S = 3_600.0
@@ -69,7 +69,7 @@ class Runner:
             timezone=UTC,
         )
         scheduler.add_listener(self._late, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
-        first = datetime.fromtimestamp(self._clock.now(), tz=UTC)
+        first = datetime.fromtimestamp(SystemClock().now(), tz=UTC)  # the scheduler's own clock
         scheduler.add_job(self.tick, "interval", seconds=self._pace.interval, id="step", next_run_time=first)
         scheduler.add_job(self.housekeep, "interval", seconds=HOUSEKEEPING_S, id="housekeeping")
         scheduler.start()
