@@ -85,8 +85,8 @@ def steps_in_words(steps: Iterable[WouldDo]) -> str:
 
 
 @contextmanager
-def progress(total: int, *, quiet: bool) -> Iterator["Steps"]:
-    """How far a replay has come, on standard error: a bar on a terminal, nothing elsewhere."""
+def progress(total: int, *, quiet: bool, doing: str = "replaying") -> Iterator["Steps"]:
+    """How far it has come, on standard error: a bar on a terminal, nothing elsewhere."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
@@ -98,7 +98,7 @@ def progress(total: int, *, quiet: bool) -> Iterator["Steps"]:
         disable=quiet or not console.is_terminal,
     )
     with bar:
-        yield Steps(bar, bar.add_task("replaying", total=total))
+        yield Steps(bar, bar.add_task(doing, total=total))
 
 
 class Steps:
@@ -108,9 +108,13 @@ class Steps:
         self._bar = bar
         self._task = task
 
-    def done(self) -> None:
-        """One more."""
-        self._bar.advance(self._task)
+    def done(self, more: int = 1) -> None:
+        """So many more."""
+        self._bar.advance(self._task, more)
+
+    def reached(self, so_far: float) -> None:
+        """So many in all."""
+        self._bar.update(self._task, completed=so_far)
 
 
 def _arguments(step: WouldDo) -> str:
