@@ -2,7 +2,7 @@
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -183,7 +183,12 @@ def _transitions(journal: Journal) -> Iterator[list[str]]:
     while True:
         fresh = journal.events(since=seen)
         seen = fresh[-1].seq if fresh else seen
-        yield [_line(entry, journal) for entry in fresh]
+        yield lines_of(fresh, journal)
+
+
+def lines_of(entries: Iterable[Entry], journal: Journal) -> list[str]:
+    """One line for a person of each entry of the journal."""
+    return [_line(entry, journal) for entry in entries]
 
 
 def _line(entry: Entry, journal: Journal) -> str:
