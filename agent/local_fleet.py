@@ -100,6 +100,10 @@ class LocalFleet:
         return self.directory / "warden.yaml"
 
     @property
+    def door_file(self) -> Path:
+        return self.directory / "door.json"
+
+    @property
     def detectors_file(self) -> Path:
         return self.directory / "detectors.yaml"
 
@@ -122,6 +126,7 @@ class LocalFleet:
         self.directory.mkdir(parents=True, exist_ok=True)
         for stale in set(self.engines.names()) - {plan.engine_name(n) for n in range(plan.engines)}:
             self.engines.remove(stale)
+        self.door_file.unlink(missing_ok=True)  # what an earlier door was ordered says nothing about these engines
         fleet = self._fleet(plan)
         fleet.dump(self.fleet_file)
         self.detectors_file.write_text(DETECTORS)
@@ -193,7 +198,7 @@ class LocalFleet:
         python = sys.executable
         door = (
             *(python, "-m", "serving.gateway", "--fleet", str(self.fleet_file), "--port", str(plan.base_port)),
-            *("--admin-port", str(plan.admin_port), "--state", str(self.directory / "door.json")),
+            *("--admin-port", str(plan.admin_port), "--state", str(self.door_file)),
         )
         warden = (python, "-m", "agent.cli", "warden", "--config", str(self.warden_file))
         specs = [_service("door", door, plan.base_port), _service("warden", warden, plan.warden_port)]
