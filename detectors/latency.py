@@ -1,7 +1,7 @@
 """Latency: first tokens late against peers and own past, and whether decoding went on as before meanwhile.
 
 Means over a minute and over each part of it, because on real machines single answers are late all the time. Where both
-peers and a past are known, both must agree; a small group of peers says less, and the severity says so.
+peers and a past are known, both must agree; a small group of peers says nothing without a past.
 """
 
 import numpy as np
@@ -40,14 +40,16 @@ def detect(window: Window, parameters: LatencyParameters) -> tuple[Finding, ...]
     worst_other = others_largest(recent, groups)
     reference = np.fmax(others, past)
     bar = np.fmax(parameters.ratio * reference, np.where(small, parameters.ratio_worst * worst_other, np.nan))
-    raised = (recent >= bar) & (recent - reference >= parameters.excess) & ((peers > 0) | ~np.isnan(past))
-    raised &= _again_and_again(window, parameters, per_block[:, -spanned:], past)
+    raised = (recent >= bar) & (recent - reference >= parameters.excess) & (~small | ~np.isnan(past))
+    if per_block.shape[1] >= spanned:
+        raised &= _again_and_again(window, parameters, per_block[:, -spanned:], past)
+    else:
+        raised[:] = False
     steady = _decode_steady(window, parameters, lately)
     findings: list[Finding] = []
     for row in np.flatnonzero(raised):
         engine, since = window.topology.engines[row], window.now - parameters.over
-        sure = not small[row] or not np.isnan(past[row])
-        severity = float(np.clip(0.35 + 0.15 * np.log2(recent[row] / reference[row]), 0.3, 1.0)) if sure else 0.1
+        severity = float(np.clip(0.35 + 0.15 * np.log2(recent[row] / reference[row]), 0.3, 1.0))
         evidence = (_evidence(recent[row], others[row], past[row], int(answered[row])),)
         findings.append(Finding(Symptom.TTFT_RAISED, engine, since, severity, evidence))
         if steady[0][row]:
@@ -63,8 +65,6 @@ def _again_and_again(window: Window, parameters: LatencyParameters, latest: Floa
 
     One long wait, as after a hang or a burst, raises a mean for as long as the mean looks back: that is not this symptom.
     """
-    if latest.shape[1] == 0:
-        return np.zeros(window.rows, dtype=np.bool_)
     groups = window.topology.peer_group
     beside = np.stack([others_median(latest[:, column], groups)[0] for column in range(latest.shape[1])], axis=1)
     with np.errstate(invalid="ignore"):

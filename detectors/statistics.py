@@ -5,6 +5,7 @@ threshold, anything that knows a symptom.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,19 +32,21 @@ class Run:
 def trailing_run(condition: Floats, at: Floats) -> Run:
     """How long `condition` (1 true, 0 false, NaN unknown) has held up to its latest sample, taken at `at` (same shape).
 
-    Unknown samples neither break nor lengthen a run.
+    Unknown samples neither break nor lengthen a run. `at` ascends along each row.
     """
-    if condition.shape[1] == 0:
-        rows = condition.shape[0]
-        return Run(np.full(rows, np.nan), np.zeros(rows))
-    false_at = np.where(condition == 0, at, -np.inf).max(axis=1, initial=-np.inf)
-    true_at = np.where(condition == 1, at, -np.inf)
-    latest = true_at.max(axis=1, initial=-np.inf)
-    holds = latest > false_at
-    inside = (condition == 1) & (at > false_at[:, None])
-    first = np.where(inside, at, np.inf).min(axis=1, initial=np.inf)
-    with np.errstate(invalid="ignore"):
-        return Run(np.where(holds, first, np.nan), np.where(holds, latest - first, 0.0))
+    run = Run(np.full(len(condition), np.nan), np.zeros(len(condition)))
+    newest = counters.newest_present(condition)
+    rows = np.flatnonzero(newest >= 0)
+    rows = rows[condition[rows, newest[rows]] == 1]  # all others hold nothing, and mostly nearly all are others
+    if len(rows):
+        said, taken = (condition, at) if len(rows) == len(condition) else (condition[rows], at[rows])
+        false_at = np.where(said == 0, taken, -np.inf).max(axis=1)
+        inside = (said == 1) & (taken > false_at[:, None])
+        first = np.where(inside, taken, np.inf).min(axis=1)
+        holds = np.isfinite(first)
+        run.since[rows] = np.where(holds, first, np.nan)
+        run.held[rows] = np.where(holds, taken[np.arange(len(rows)), newest[rows]] - np.where(holds, first, 0.0), 0.0)
+    return run
 
 
 def lasting(condition: Floats, at: Floats) -> Floats:
@@ -51,18 +54,28 @@ def lasting(condition: Floats, at: Floats) -> Floats:
 
     Shapes (engines, times). NaN where unknown; unknown samples neither break nor lengthen a run.
     """
-    before = np.full_like(condition, np.nan)
-    before[:, 1:] = counters.last_present(condition)[:, :-1]
-    begun = np.where((condition == 1) & (before != 1), at, -np.inf)
-    if begun.shape[1]:
-        begun = np.maximum.accumulate(begun, axis=1)
+    held = condition * 0.0
+    rows = np.flatnonzero((condition == 1).any(axis=1))
+    if not len(rows):
+        return held
+    said, taken = (condition, at) if len(rows) == len(condition) else (condition[rows], at[rows])
+    true = said == 1
+    begins = true.copy(order="K")
+    begins[:, 1:] &= counters.last_present(said)[:, :-1] != 1
+    begun = np.where(begins, taken, -np.inf)
+    np.maximum.accumulate(begun, axis=1, out=begun)
     with np.errstate(invalid="ignore"):
-        return np.where(np.isnan(condition), np.nan, np.where(condition == 1, at - begun, 0.0))
+        held[rows] = np.where(true, taken - begun, said * 0.0)
+    return held
 
 
 def condition(values: Floats, true: Bools) -> Floats:
     """`true` as 1 and 0, NaN where `values` is missing."""
-    return np.where(np.isnan(values), np.nan, true.astype(np.float64))
+    known = true.astype(np.float64)
+    gaps = counters.rows_with_gaps(values)
+    if len(gaps):
+        known[gaps] = np.where(np.isnan(values[gaps]), np.nan, known[gaps])
+    return known
 
 
 def share_true(condition: Floats) -> Floats:
@@ -72,10 +85,21 @@ def share_true(condition: Floats) -> Floats:
 
 def row_mean(values: Floats) -> Floats:
     """The mean of each row's present values; NaN where there are none."""
-    known = ~np.isnan(values)
-    count = known.sum(axis=1)
+    total, count = _sums(values)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(count > 0, np.where(known, values, 0.0).sum(axis=1) / count, np.nan)
+        return np.where(count > 0, total / count, np.nan)
+
+
+def _sums(values: Floats) -> tuple[Floats, Floats]:
+    """The sum of each row's present values, and how many there are."""
+    total, count = np.asarray(values.sum(axis=1)), np.full(len(values), float(values.shape[1]))
+    rows = np.flatnonzero(np.isnan(total))
+    if len(rows):
+        some = values if len(rows) == len(values) else values[rows]
+        missing = np.isnan(some)
+        total[rows] = np.where(missing, 0.0, some).sum(axis=1)
+        count[rows] -= missing.sum(axis=1)
+    return total, count
 
 
 def row_median(values: Floats) -> Floats:
@@ -90,21 +114,26 @@ def row_median(values: Floats) -> Floats:
 
 
 def sample_times(window: Window, signal: str) -> Floats:
-    """When each present sample of `signal` was taken, (engines, times); NaN where missing."""
+    """When each present sample of `signal` was taken, (engines, times), read-only; NaN where missing."""
+    return window.once(("sample times", signal), lambda: _sample_times(window, signal))
+
+
+def _sample_times(window: Window, signal: str) -> Floats:
     matrix = window.signals.get(signal)
     if matrix is None:
         return np.full((window.rows, len(window.times)), np.nan)
-    return np.where(np.isnan(matrix.values), np.nan, matrix.sampled_at)
+    gaps = counters.rows_with_gaps(matrix.values)
+    if not len(gaps):
+        return matrix.sampled_at
+    taken = matrix.sampled_at.copy(order="K")
+    taken[gaps] = np.where(np.isnan(matrix.values[gaps]), np.nan, taken[gaps])
+    taken.flags.writeable = False
+    return taken
 
 
 def histogram_steps(window: Window, histogram: str) -> tuple[Floats, Floats]:
     """New observations and their summed value at each sample: two arrays (engines, times), NaN where unknown."""
-    matrix = window.histograms.get(histogram)
-    if matrix is None:
-        empty = np.full((window.rows, len(window.times)), np.nan)
-        return empty, empty
-    starts = window.values("engine.process_start") if histogram.startswith("engine.") else None
-    return counters.increments(matrix.counts[:, :, -1], starts), counters.increments(matrix.sums, starts)
+    return window.histogram_increments(histogram)
 
 
 def blocks(values: Floats, times: Floats, now: float, seconds: float) -> tuple[Floats, Floats]:
@@ -118,12 +147,11 @@ def blocks(values: Floats, times: Floats, now: float, seconds: float) -> tuple[F
     first = times[0] - (times[1] - times[0] if len(times) > 1 else 0.0)
     count = int((now - first) / seconds + 1e-6)
     edges = np.searchsorted(times, now - seconds * np.arange(count, -1, -1) + 1e-6)
-    known = ~np.isnan(values)
-    totals = np.cumsum(np.where(known, values, 0.0), axis=1)
-    counted = np.cumsum(known, axis=1)
-    pad = np.zeros((values.shape[0], 1))
-    totals, counted = np.hstack([pad, totals]), np.hstack([pad, counted])
-    return np.diff(totals[:, edges], axis=1), np.diff(counted[:, edges], axis=1)
+    shape = (values.shape[0], len(edges) - 1)
+    totals, counted = np.empty(shape, order="F"), np.empty(shape, order="F")
+    for block, (begin, end) in enumerate(pairwise(edges)):
+        totals[:, block], counted[:, block] = _sums(values[:, begin:end])
+    return totals, counted
 
 
 def block_means(values: Floats, times: Floats, now: float, seconds: float) -> Floats:
@@ -154,43 +182,46 @@ def own_past(per_block: Floats, recent: int, least: int) -> Floats:
 def others_median(values: Floats, groups: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
     """For each engine the median of the *other* members of its group, and how many of them have a value. (engines,)."""
     ordered = _Ordered(values, groups)
-    rest = np.maximum(ordered.known_in_group - ordered.is_known, 0)
-    low, high = np.maximum((rest - 1) // 2, 0), rest // 2
-    # Places in the ascending order of the group; the engine itself is stepped over.
-    low = low + (ordered.is_known & (low >= ordered.place))
-    high = high + (ordered.is_known & (high >= ordered.place))
-    median = (ordered.at(low) + ordered.at(high)) / 2.0
-    return np.where(rest > 0, median, np.nan), rest.astype(np.intp)
+    median = (ordered.of_others((ordered.others - 1) // 2) + ordered.of_others(ordered.others // 2)) / 2.0
+    return np.where(ordered.others > 0, median, np.nan), ordered.others
 
 
 def others_largest(values: Floats, groups: NDArray[np.intp]) -> Floats:
     """For each engine the largest value among the *other* members of its group; NaN where none has one. (engines,)."""
     ordered = _Ordered(values, groups)
-    rest = np.maximum(ordered.known_in_group - ordered.is_known, 0)
-    last = ordered.known_in_group - 1
-    last = last - (ordered.is_known & (last == ordered.place))
-    return np.where(rest > 0, ordered.at(np.maximum(last, 0)), np.nan)
+    return np.where(ordered.others > 0, ordered.of_others(ordered.others - 1), np.nan)
 
 
 class _Ordered:
-    """Values in ascending order inside each group, for all groups at once. NaN comes last in its group."""
+    """Values in ascending order inside each group, for all groups at once. NaN comes last in its group.
+
+    `others` (engines,) is how many other members of an engine's group have a value.
+    """
 
     def __init__(self, values: Floats, groups: NDArray[np.intp]) -> None:
-        order = np.lexsort((values, groups))
+        order, edges = _by_group(groups)
+        self._values, self._known = values, ~np.isnan(values)
         self._sorted = values[order]
-        sizes = np.bincount(groups, minlength=int(groups.max(initial=-1)) + 1)
-        first = np.cumsum(sizes) - sizes
-        self._first = first[groups]
-        self.is_known = ~np.isnan(values)
-        self.known_in_group = np.bincount(groups, weights=self.is_known, minlength=len(sizes)).astype(np.intp)[groups]
-        self.place = np.empty(len(values), dtype=np.intp)
-        self.place[order] = np.arange(len(values)) - first[groups[order]]
+        for begin, end in pairwise(edges):
+            self._sorted[begin:end].sort()
+        known = np.bincount(groups, weights=self._known, minlength=len(edges) - 1).astype(np.intp)
+        self._first = edges[:-1][groups]
+        self.others = np.maximum(known[groups] - self._known, 0)
 
-    def at(self, place: NDArray[np.intp]) -> Floats:
-        """The value at `place` of each engine's group, (engines,)."""
-        if not len(self._sorted):
-            return np.empty(0)
-        return np.asarray(self._sorted[np.minimum(self._first + place, len(self._sorted) - 1)], dtype=np.float64)
+    def of_others(self, place: NDArray[np.intp]) -> Floats:
+        """The value at `place` (0 is the least) of the other members of each engine's group. (engines,)."""
+        at = self._first + np.maximum(place, 0)
+        found = self._sorted[np.minimum(at, len(self._sorted) - 1)]
+        after = self._sorted[np.minimum(at + 1, len(self._sorted) - 1)]
+        # Without itself, every member from its own value on moves one place down; among equals it does not matter which.
+        return np.asarray(np.where(self._known & (self._values <= found), after, found))
+
+
+def _by_group(groups: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The rows ordered by group, and where each group begins in that order, with the end of the last."""
+    order = np.argsort(groups.astype(np.min_scalar_type(len(groups))), kind="stable")
+    sizes = np.bincount(groups, minlength=int(groups.max(initial=-1)) + 1)
+    return order, np.concatenate(([0], np.cumsum(sizes)))
 
 
 def pooled_scale(logs: Floats, groups: NDArray[np.intp], floor: float) -> Floats:
@@ -205,15 +236,14 @@ def pooled_scale(logs: Floats, groups: NDArray[np.intp], floor: float) -> Floats
 
 def _group_median(values: Floats, groups: NDArray[np.intp]) -> Floats:
     """The median of all present values of each group's rows, given back for each row."""
-    flat, flat_groups = values.ravel(), np.repeat(groups, values.shape[1])
-    known = ~np.isnan(flat)
-    flat, flat_groups = flat[known], flat_groups[known]
-    ascending = flat[np.lexsort((flat, flat_groups))]
-    sizes = np.bincount(flat_groups, minlength=int(groups.max(initial=-1)) + 1)
-    first = np.cumsum(sizes) - sizes
-    median = np.full(len(sizes), np.nan)
-    some = np.flatnonzero(sizes)
-    median[some] = (ascending[first[some] + (sizes[some] - 1) // 2] + ascending[first[some] + sizes[some] // 2]) / 2.0
+    order, edges = _by_group(groups)
+    median = np.full(len(edges) - 1, np.nan)
+    for group, (begin, end) in enumerate(pairwise(edges)):
+        members = values[order[begin:end]]
+        known = members[~np.isnan(members)]
+        if len(known):
+            middle = ((len(known) - 1) // 2, len(known) // 2)
+            median[group] = np.partition(known, middle)[list(middle)].mean()
     return np.asarray(median[groups], dtype=np.float64)
 
 
@@ -222,7 +252,9 @@ def recent_mean(steps: tuple[Floats, Floats], lately: Bools, least: float) -> tu
 
     The mean is NaN where fewer than `least` observations make it up.
     """
-    counts, sums = (np.where(np.isnan(part[:, lately]), 0.0, part[:, lately]).sum(axis=1) for part in steps)
+    columns = np.flatnonzero(lately)
+    span = slice(columns[0], columns[-1] + 1) if len(columns) and columns[-1] - columns[0] < len(columns) else lately
+    counts, sums = (_sums(part[:, span])[0] for part in steps)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(counts >= max(least, 1.0), sums / counts, np.nan), counts
 
