@@ -11,15 +11,17 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from agent.checkup.cadence import for_cadence
-from agent.cli.replay_tables import fault_table, incident_table, progress, totals_line
+from agent.cli.replay_tables import Steps, fault_table, incident_table, progress, totals_line
 from agent.cli.runbook import shipped_verbs
 from agent.cli.store_range import Asked, open_range
 from agent.cli.tables import fail, print_all
 from agent.loop import Minds, StepReport
 from agent.replay.hands import Bystander
 from agent.replay.judge import Judgement, judge
+from agent.replay.page import Told, page
 from agent.replay.play import Played, Recorded, play
 from agent.replay.rows import Row, rows
+from agent.replay.traces import Traces
 from agent.replay.truth import faults_in
 from agent.report.layout import date_time
 from agent.report.wording import duration
@@ -57,6 +59,7 @@ def replay(
     labels: Annotated[
         str | None, typer.Option(help=f"Compare with the truth in this file; without a value: {OWN}.", show_default=OWN)
     ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page: incidents over signals.")] = None,
     config: Annotated[
         Path | None, typer.Option(help="Settings (warden.yaml) to replay by: policy, detectors, runbooks.")
     ] = None,
@@ -100,13 +103,17 @@ def replay(
     except (RecordingError, PromqlError, ValueError) as unreadable:
         fail(str(unreadable))
     minds, horizon = _minds(config, fleet, recorded.cadence)
+    traces = Traces() if html is not None else None
     try:
         with progress(len(recorded.times), quiet=as_json) as steps:
-            played = play(recorded, minds, shipped_verbs(), horizon=horizon, measuring=clock, watch=_counting(steps.done))
+            watch = _watching(steps, traces)
+            played = play(recorded, minds, shipped_verbs(), horizon=horizon, measuring=clock, watch=watch)
     except (RecordingError, PromqlError) as unreadable:
         fail(str(unreadable))
     found = rows(played)
     judgement = None if happenings is None else judge(found, faults_in(happenings, played.ended))
+    if html is not None and traces is not None:
+        _write_page(html, Told(source, played, found, traces, judgement, happenings or ()))
     if as_json:
         typer.echo(orjson.dumps(_as_json(source, played, found, judgement), option=orjson.OPT_INDENT_2).decode())
     else:
@@ -143,8 +150,20 @@ def _allowed(settings: WardenSettings) -> WardenSettings:
     return settings.model_copy(update={"policy": policy})
 
 
-def _counting(done: Callable[[], None]) -> Callable[[StepReport], None]:
-    return lambda _: done()
+def _watching(steps: Steps, traces: Traces | None) -> Callable[[StepReport], None]:
+    def watch(report: StepReport) -> None:
+        steps.done()
+        if traces is not None:
+            traces.take(report)
+
+    return watch
+
+
+def _write_page(path: Path, told: Told) -> None:
+    try:
+        path.write_text(page(told), "utf-8")
+    except OSError as refused:
+        fail(f"{path} cannot be written: {refused.strerror}")
 
 
 def _print(source: str, played: Played, found: tuple[Row, ...], judgement: Judgement | None) -> None:

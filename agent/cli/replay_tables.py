@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.replay.judge import FaultRow, Judgement, Verdict
-from agent.replay.rows import RivalRow, Row, WouldDo
+from agent.replay.page import would_have
+from agent.replay.rows import RivalRow, Row
 from agent.report.layout import clock_time
-from agent.report.wording import duration
+from agent.report.wording import clause, duration
 
 VERDICTS = {
     Verdict.RIGHT: ("right", "green"),
@@ -20,7 +21,7 @@ VERDICTS = {
     Verdict.NOT_ENOUGH: ("not enough evidence", "yellow"),
     Verdict.MISSED: ("MISSED", "bold red"),
 }
-SAYS = 90
+SAYS = 160
 
 
 def incident_table(rows: Iterable[Row], judgement: Judgement | None) -> Table:
@@ -79,11 +80,6 @@ def totals_line(judgement: Judgement) -> Text:
     )
 
 
-def steps_in_words(steps: Iterable[WouldDo]) -> str:
-    """The proposed steps, shortly: `engine.canary, then door.drain, process.restart`."""
-    return ", ".join(step.verb + _arguments(step) for step in steps)
-
-
 @contextmanager
 def progress(total: int, *, quiet: bool, doing: str = "replaying") -> Iterator["Steps"]:
     """How far it has come, on standard error: a bar on a terminal, nothing elsewhere."""
@@ -117,28 +113,14 @@ class Steps:
         self._bar.update(self._task, completed=so_far)
 
 
-def _arguments(step: WouldDo) -> str:
-    if step.takes_back is not None:
-        return " back to what it was"
-    if step.harmless or not step.arguments:
-        return ""
-    return f" ({', '.join(f'{name} {value}' for name, value in step.arguments.items())})"
-
-
 def _rival(row: Row, rival: RivalRow) -> str:
     where = "" if rival.entity == row.entity else f" on {rival.entity}"
     return f"{rival.cause}{where} {rival.score:.2f}"
 
 
 def _done(row: Row) -> Text:
-    if row.would_do:
-        asks = {"ask": "asked a person, then: ", "refuse": "recommended: "}.get(row.verdict, "")
-        return Text(asks + steps_in_words(row.would_do))
-    if not row.enough:
-        return Text("nothing: not enough evidence", style="dim")
-    if row.reason == "autonomy_recommend":
-        return Text("told people; no engine is touched")
-    return Text(f"nothing ({row.reason.replace('_', ' ')}): {row.says[:SAYS]}", style="dim")
+    dim = not row.would_do and row.reason != "autonomy_recommend"
+    return Text(clause(would_have(row), SAYS), style="dim" if dim else "")
 
 
 def _truth(row: Row, judgement: Judgement | None) -> Text:

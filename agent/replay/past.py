@@ -1,4 +1,4 @@
-"""A range of a Prometheus as recorded telemetry, asked for in chunks: each tick is what a live reading then would have been."""
+"""A range of a Prometheus as recorded telemetry, in chunks: each tick is what a live reading would have been."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
