@@ -10,14 +10,33 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+_ANOTHER_PROCESS = 1.0  # seconds: start times come rounded to 10 ms; one second is a restart
+_FEW = 64  # rows: up to here an index of what is carried costs less than a turn for each column
+
 
 def last_present(values: Floats) -> Floats:
-    """Carry the last present value of each row forward over NaN. Shape (rows, times) in and out."""
-    present = ~np.isnan(values)
-    index = np.where(present, np.arange(values.shape[1]), -1)
-    np.maximum.accumulate(index, axis=1, out=index)
-    filled = np.take_along_axis(values, np.maximum(index, 0), axis=1)
-    return np.where(index >= 0, filled, np.nan)
+    """Carry the last present value of each row forward over NaN. Shape (rows, times) in and out.
+
+    Where nothing is missing, `values` itself is given back.
+    """
+    gaps = rows_with_gaps(values)
+    if not len(gaps):
+        return values
+    filled = values.copy(order="K")
+    if len(gaps) < _FEW or len(gaps) < len(values) // 2:
+        filled[gaps] = _carried(values[gaps])
+        return filled
+    missing = np.isnan(values)  # column by column: many rows at once, and no index as large as the values
+    for column in range(1, values.shape[1]):
+        np.copyto(filled[:, column], filled[:, column - 1], where=missing[:, column])
+    return filled
+
+
+def rows_with_gaps(values: Floats) -> NDArray[np.intp]:
+    """The rows in which any value is missing."""
+    if values.shape[1] == 0:
+        return np.empty(0, dtype=np.intp)
+    return np.flatnonzero(np.isnan(values.min(axis=1)))  # NaN is what a minimum over it gives
 
 
 def newest_present(values: Floats) -> NDArray[np.intp]:
@@ -38,24 +57,41 @@ def increments(values: Floats, starts: Floats | None = None) -> Floats:
     `starts` are the process start times (same shape); a change of start is a reset even where the value did not fall.
     NaN where a sample or its predecessor is missing. The first present sample of a row has no predecessor: NaN.
     """
-    before = np.full_like(values, np.nan)
-    before[:, 1:] = last_present(values)[:, :-1]
-    grown = values - before
-    reset = grown < 0
+    grown = np.full_like(values, np.nan)
+    if values.shape[1] < 2:  # noqa: PLR2004 - one sample shows no change
+        return grown
+    np.subtract(values[:, 1:], values[:, :-1], out=grown[:, 1:])
+    uneven = ~(grown[:, 1:].min(axis=1) >= 0)  # something is missing, or something fell
     if starts is not None:
-        # each sample belongs to the process that was known to run when it was taken
-        starts = np.where(np.isnan(values), np.nan, last_present(starts))
-        start_before = np.full_like(starts, np.nan)
-        start_before[:, 1:] = last_present(starts)[:, :-1]
-        reset |= (starts - start_before) > 1.0  # start times come rounded to 10 ms; one second is a restart
-    return np.where(reset, values, grown)
+        uneven[restarted(starts)] = True
+    rows = np.flatnonzero(uneven)
+    if len(rows):
+        grown[rows] = _uneven_increments(values[rows], None if starts is None else starts[rows])
+    return grown
 
 
 def increase(values: Floats, starts: Floats | None = None) -> Floats:
     """What a counter grew by over all samples given. Shape (rows,); NaN where fewer than two samples are present."""
-    steps = increments(values, starts)
-    seen = ~np.isnan(steps)
-    return np.where(seen.any(axis=1), np.nansum(steps, axis=1), np.nan)
+    if values.shape[1] < 2:  # noqa: PLR2004 - one sample shows no change
+        return np.full(len(values), np.nan)
+    grown = np.asarray(values[:, -1] - values[:, 0])  # the sum of all increments where nothing is missing and nothing fell
+    uneven = ~((values[:, 1:] - values[:, :-1]).min(axis=1) >= 0)
+    if starts is not None:
+        uneven[restarted(starts)] = True
+    rows = np.flatnonzero(uneven)
+    if len(rows):
+        steps = _uneven_increments(values[rows], None if starts is None else starts[rows])
+        seen = ~np.isnan(steps)
+        grown[rows] = np.where(seen.any(axis=1), np.nansum(steps, axis=1), np.nan)
+    return grown
+
+
+def restarted(starts: Floats) -> NDArray[np.intp]:
+    """The rows in which the process start changes: the only ones whose counters it can reset."""
+    if starts.shape[1] == 0:
+        return np.empty(0, dtype=np.intp)
+    least, most = np.fmin.reduce(starts, axis=1), np.fmax.reduce(starts, axis=1)
+    return np.flatnonzero(most - least > _ANOTHER_PROCESS)
 
 
 def quantile(bounds: Floats, counts: Floats, q: float) -> Floats:
@@ -99,3 +135,22 @@ def rebucket(bounds: Floats, counts: Floats, wanted: Floats) -> Floats:
         share = np.where(wanted == bounds[upper], 1.0, share)
         between: Floats = below + (counts[..., upper] - below) * share
     return np.where(np.isnan(counts[..., -1:]), np.nan, between)
+
+
+def _carried(values: Floats) -> Floats:
+    index = np.where(np.isnan(values), -1, np.arange(values.shape[1]))
+    np.maximum.accumulate(index, axis=1, out=index)
+    filled = np.take_along_axis(values, np.maximum(index, 0), axis=1)
+    return np.where(index >= 0, filled, np.nan)
+
+
+def _uneven_increments(values: Floats, starts: Floats | None) -> Floats:
+    """The increments of rows in which samples are missing, values fall or the process starts anew."""
+    grown = np.full_like(values, np.nan)
+    grown[:, 1:] = values[:, 1:] - last_present(values)[:, :-1]
+    reset = grown < 0
+    if starts is not None:
+        # each sample belongs to the process that was known to run when it was taken
+        starts = np.where(np.isnan(values), np.nan, last_present(starts))
+        reset[:, 1:] |= (starts[:, 1:] - last_present(starts)[:, :-1]) > _ANOTHER_PROCESS
+    return np.where(reset, values, grown)

@@ -19,7 +19,8 @@ class Ring:
     def __init__(self, rows: int, capacity: int, *, tail: tuple[int, ...] = (), length: int = 0, spare: int = 0) -> None:
         self._capacity = capacity
         self._spare = spare or max(capacity // 2, 8)
-        self._data = np.empty((capacity + self._spare, rows, *tail))
+        # The rows lie side by side in memory, also under a tail (a histogram's buckets), for they are what is worked over.
+        self._data = np.moveaxis(np.empty((capacity + self._spare, *tail, rows)), -1, 1)
         self._end = min(length, capacity)
         self._data[: self._end] = np.nan
 

@@ -3,9 +3,10 @@
 Rows are engines in the order of `topology.engines`, columns are the times of `times`. Missing is NaN, never zero.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from serving.telemetry import counters
 from serving.telemetry.stages import StageStatistics
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 PROCESS_START = "engine.process_start"
 
@@ -73,11 +75,22 @@ class Window:
     stages: StageStatistics | None = None
     events: tuple[Event, ...] = ()
     sources: tuple[SourceStatus, ...] = ()
+    _known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def rows(self) -> int:
         """How many engines the window has."""
         return len(self.topology.engines)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, worked out once for this window: a window never changes, and several ask the same of it.
+
+        `key` names it, together with all that it depends on besides the window.
+        """
+        if key not in self._known:
+            self._known[key] = make()
+        known: T = self._known[key]
+        return known
 
     def values(self, signal: str, seconds: float | None = None) -> Floats:
         """The samples of `signal`, (engines, times); only those of the last `seconds` where given.
@@ -107,13 +120,32 @@ class Window:
         return np.where(np.isnan(newest), np.inf, self.now - newest)
 
     def increments(self, counter: str) -> Floats:
-        """What `counter` grew by at each sample, reset-aware and keyed by process start. Shape (engines, times)."""
-        return counters.increments(self.values(counter), self._starts(counter, slice(None)))
+        """What `counter` grew by at each sample, reset-aware and keyed by process start. (engines, times), read-only."""
+        return self.once(("increments", counter), lambda: self.grown(counter, self.values(counter)))
+
+    def histogram_increments(self, histogram: str) -> tuple[Floats, Floats]:
+        """New observations at each sample and their sum: as `increments`, two arrays (engines, times), read-only."""
+        matrix = self.histograms.get(histogram)
+        if matrix is None:
+            absent = self.values("")
+            return absent, absent
+        return (
+            self.once(("counts", histogram), lambda: self.grown(histogram, matrix.counts[:, :, -1])),
+            self.once(("sums", histogram), lambda: self.grown(histogram, matrix.sums)),
+        )
+
+    def grown(self, signal: str, values: Floats) -> Floats:
+        """The increments of `values` (engines, times), a counter that starts anew when `signal` does. Read-only."""
+        grown = counters.increments(values)
+        rows, starts = self._restarts(signal)
+        if len(rows):
+            grown[rows] = counters.increments(values[rows], starts)
+        grown.flags.writeable = False
+        return grown
 
     def increase(self, counter: str, seconds: float) -> Floats:
         """What `counter` grew by over the last `seconds`. NaN with fewer than two samples. Shape (engines,)."""
-        columns = self._columns(seconds)
-        return counters.increase(self.values(counter, seconds), self._starts(counter, columns))
+        return self._increase(counter, self.values(counter, seconds), self._columns(seconds))
 
     def rate(self, counter: str, seconds: float) -> Floats:
         """Increase per second over the time the samples really span. NaN with fewer than two samples. Shape (engines,)."""
@@ -138,10 +170,7 @@ class Window:
         if matrix is None:
             return np.array([np.inf]), np.full((self.rows, 1), np.nan)
         columns = self._columns(seconds, until)
-        counts = matrix.counts[:, columns]
-        flat = counts.transpose(0, 2, 1).reshape(-1, counts.shape[1])
-        starts = np.repeat(self._starts(histogram, columns), len(matrix.bounds), axis=0)
-        return matrix.bounds, counters.increase(flat, starts).reshape(self.rows, len(matrix.bounds))
+        return matrix.bounds, self._increase_of_buckets(histogram, matrix.counts[:, columns], columns)
 
     def quantile(self, histogram: str, q: float, seconds: float, *, until: float = 0.0) -> Floats:
         """The q-quantile of what was observed from `seconds` ago to `until` seconds ago. Shape (engines,)."""
@@ -154,9 +183,8 @@ class Window:
         if matrix is None:
             return np.full(self.rows, np.nan)
         columns = self._columns(seconds, until)
-        starts = self._starts(histogram, columns)
-        total = counters.increase(matrix.sums[:, columns], starts)
-        count = counters.increase(matrix.counts[:, columns, -1], starts)
+        total = self._increase(histogram, matrix.sums[:, columns], columns)
+        count = self._increase(histogram, matrix.counts[:, columns, -1], columns)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(count > 0, total / count, np.nan)
 
@@ -165,12 +193,41 @@ class Window:
         end = len(self.times) if until == 0.0 else int(np.searchsorted(self.times, self.now - until, side="right"))
         return slice(first, max(first, end))
 
-    def _starts(self, signal: str, columns: slice) -> Floats:
-        """The process starts that `signal` is keyed by: only the engine's own counters restart with the engine."""
+    def _restarts(self, signal: str) -> tuple[NDArray[np.intp], Floats]:
+        """The rows whose process started anew in this window, and their starts: those that can reset `signal`.
+
+        Only the engine's own counters restart with the engine.
+        """
         matrix = self.signals.get(PROCESS_START) if signal.startswith("engine.") else None
         if matrix is None:
-            return np.full((self.rows, len(self.times[columns])), np.nan)
-        return matrix.values[:, columns]
+            return np.empty(0, dtype=np.intp), np.empty((0, len(self.times)))
+        rows = self.once("restarted", lambda: counters.restarted(matrix.values))
+        return rows, matrix.values[rows]
+
+    def _increase(self, signal: str, values: Floats, columns: slice) -> Floats:
+        grown = counters.increase(values)
+        rows, starts = self._restarts(signal)
+        if len(rows):
+            grown[rows] = counters.increase(values[rows], starts[:, columns])
+        return grown
+
+    def _increase_of_buckets(self, histogram: str, counts: Floats, columns: slice) -> Floats:
+        """What each bucket of `counts` (engines, times, buckets) grew by. Shape (engines, buckets)."""
+        rows, times, buckets = counts.shape
+        if times < 2:  # noqa: PLR2004 - one sample shows no change
+            return np.full((rows, buckets), np.nan)
+        grown = np.asarray(counts[:, -1] - counts[:, 0])
+        total = counts[:, :, -1]
+        uneven = ~((total[:, 1:] - total[:, :-1]).min(axis=1) >= 0) | (grown < 0).any(axis=1)
+        restarted, starts = self._restarts(histogram)
+        uneven[restarted] = True
+        some = np.flatnonzero(uneven)
+        if len(some):
+            began = np.full((rows, times), np.nan)
+            began[restarted] = starts[:, columns]
+            flat = counts[some].transpose(0, 2, 1).reshape(-1, times)
+            grown[some] = counters.increase(flat, np.repeat(began[some], buckets, axis=0)).reshape(len(some), buckets)
+        return grown
 
 
 def _taken(matrix: Floats, columns: NDArray[np.intp]) -> Floats:
