@@ -8,53 +8,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from agent.diagnosis.catalogue import load_catalogue
 from agent.diagnosis.diagnosis import Diagnosis
 from agent.diagnosis.rank import diagnose
+from agent.replay.judge import AFTERMATH
+from agent.replay.truth import EVERYWHERE, Fault, faults_in
 from detectors.catalogue import detect_all
 from detectors.parameters import load_parameters
 from serving.telemetry.recording import Recording
-from serving.yaml_file import read_strict
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
-AFTERMATH = 60.0  # seconds after a fault in which what is seen on its target is its after-effect
-
-
-class Expected(BaseModel):
-    """What one kind of fault should be called."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    causes: list[str]
-    on: str
-    within: float | None = None
-    optional: bool = False
-
-
-class Truth(BaseModel):
-    """causes.yaml."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    faults: dict[str, Expected]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One fault of a recording, from its events."""
-
-    kind: str
-    target: str
-    start: float
-    end: float
-    expected: Expected
-
-    def covers(self, diagnosis: Diagnosis, at: float) -> bool:
-        """Whether a diagnosis at that moment is about this fault or its after-effects."""
-        inside = self.start <= at <= self.end + AFTERMATH
-        return inside and (self.target in {"all", diagnosis.entity.name})
 
 
 @dataclass
@@ -97,19 +60,6 @@ class Judgement:
     failures: tuple[str, ...]
 
 
-def faults_of(recording: Recording) -> tuple[Fault, ...]:
-    """The faults of a recording that causes.yaml knows, in order."""
-    truth = read_strict(RECORDINGS / "causes.yaml", Truth)
-    ends = {(h.fault, h.target, h.at) for h in recording.happenings if h.phase == "end"}
-    faults = []
-    for start in recording.happenings:
-        if start.phase != "start" or start.benign:
-            continue
-        end = min(at for kind, target, at in ends if (kind, target) == (start.fault, start.target) and at > start.at)
-        faults.append(Fault(start.fault, start.target, start.at, end, truth.faults[start.fault]))
-    return tuple(faults)
-
-
 def replay(recording: Recording, horizon: float = 600.0) -> tuple[list[Opened], list[str]]:
     """Every diagnosis with enough evidence that opened; one that comes back within the aftermath is the same one."""
     parameters, catalogue = load_parameters(), load_catalogue()
@@ -138,23 +88,29 @@ def judge(folder: Path, horizon: float = 600.0, interval: float = 2.0) -> Judgem
     """Replay a recording and hold what opened against what was done."""
     recording = Recording(folder, interval=interval)
     opened, failures = replay(recording, horizon)
-    faults = faults_of(recording)
+    faults = faults_in(recording.happenings, float(recording.times[-1]))
     verdicts = []
     for fault in faults:
-        mine = [one for one in opened if fault.covers(one.diagnosis, one.at) and not _of_later(one, fault, faults)]
+        mine = [one for one in opened if covers(fault, one.diagnosis, one.at) and not _of_later(one, fault, faults)]
         named = [one for one in mine if _named(one.diagnosis, fault)]
         verdicts.append(Verdict(fault, named[0] if named else None, tuple(one for one in mine if one not in named)))
-    false = tuple(one for one in opened if not any(fault.covers(one.diagnosis, one.at) for fault in faults))
+    false = tuple(one for one in opened if not any(covers(fault, one.diagnosis, one.at) for fault in faults))
     return Judgement(folder.name, recording.happenings[0].at, tuple(verdicts), false, tuple(failures))
 
 
+def covers(fault: Fault, diagnosis: Diagnosis, at: float) -> bool:
+    """Whether a diagnosis at that moment is about this fault or its after-effects."""
+    inside = fault.start <= at <= fault.end + AFTERMATH
+    return inside and fault.target in {EVERYWHERE, diagnosis.entity.name}
+
+
 def _named(diagnosis: Diagnosis, fault: Fault) -> bool:
-    return diagnosis.cause in fault.expected.causes and diagnosis.entity.kind == fault.expected.on
+    return diagnosis.cause in fault.expected.causes and diagnosis.entity.kind is fault.on
 
 
 def _of_later(one: Opened, fault: Fault, faults: tuple[Fault, ...]) -> bool:
     """Whether a later fault began before it opened and covers it: then it is that one's."""
-    return any(fault.start < other.start <= one.at and other.covers(one.diagnosis, one.at) for other in faults)
+    return any(fault.start < other.start <= one.at and covers(other, one.diagnosis, one.at) for other in faults)
 
 
 def table(judgement: Judgement) -> str:
