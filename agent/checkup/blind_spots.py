@@ -14,6 +14,7 @@ from agent.checkup.sight import Hindered, hindered
 from agent.report.wording import duration
 from detectors.catalogue import DETECTORS
 from detectors.parameters import Parameters
+from serving.fleet.entity import Entity
 from serving.telemetry.registry import Job, Registry
 from serving.telemetry.window import Window
 
@@ -50,7 +51,7 @@ def blind_spots(look: Look, feed: Feed, registry: Registry) -> tuple[BlindSpot, 
         *_door(feed),
         *_signals(look, registry),
         *_past(look, feed),
-        *_idle(look),
+        *_idle(look, feed),
         *_peers(look, feed),
         *_pace(feed),
     )
@@ -147,22 +148,30 @@ def _past(look: Look, feed: Feed) -> Iterator[BlindSpot]:
     )
 
 
-def _idle(look: Look) -> Iterator[BlindSpot]:
-    """Engines of which nothing was asked: whether they would answer is not known."""
-    window = look.window
-    work = np.zeros(window.rows)
-    known = np.zeros(window.rows, dtype=np.bool_)
-    for signal in ("engine.prompt_tokens", "engine.generation_tokens", "engine.steps"):
-        increase = window.increase(signal, look.seconds + 1.0)
-        known |= ~np.isnan(increase)
-        work += np.nan_to_num(increase)
-    for signal in ("engine.running", "engine.waiting"):
-        work += np.nan_to_num(window.values(signal)).sum(axis=1)
-    idle = [window.topology.engines[row].name for row in np.flatnonzero(known & (work == 0))]
-    if idle:
-        says = "idle all the time: whether it would answer, and how fast, cannot be seen without requests"
-        named = tuple(idle) if len(idle) < window.rows else ()
-        yield BlindSpot(Unseen.IDLE, says, "look again while there is traffic", named)
+def _idle(look: Look, feed: Feed) -> Iterator[BlindSpot]:
+    """Engines of which nothing seems to be asked: whether they would answer is not known."""
+    idle = tuple(engine.name for engine in idle_engines(look, feed))
+    if not idle:
+        return
+    if feed.mapped.has_door:
+        says = "idle: whether it would answer, and how fast, cannot be seen without requests"
+    else:
+        says = (
+            "no step and no request counted lately: idle, or stuck before it counts its requests; nothing seen tells which"
+        )
+    named = idle if len(idle) < look.window.rows else ()
+    yield BlindSpot(Unseen.IDLE, says, "look again while there is traffic, or send it a request", named)
+
+
+def idle_engines(look: Look, feed: Feed) -> tuple[Entity, ...]:
+    """Engines that are read, claim no work and have made no step for a while."""
+    window, fresh = look.window, feed.parameters.progress.fresh
+    lately = max(feed.parameters.progress.hold_gauges, 3 * feed.cadence)
+    quiet = window.increase("engine.steps", min(lately, look.seconds + 1.0)) == 0
+    claims = np.nan_to_num(window.latest("engine.running", fresh)) + np.nan_to_num(window.latest("engine.waiting", fresh))
+    awaited = np.nan_to_num(window.latest("door.in_flight", fresh))
+    found = quiet & (window.age("engine.steps") <= fresh) & (claims == 0) & (awaited == 0)
+    return tuple(window.topology.engines[row] for row in np.flatnonzero(found))
 
 
 def _peers(look: Look, feed: Feed) -> Iterator[BlindSpot]:

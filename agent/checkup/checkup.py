@@ -59,7 +59,7 @@ class Checkup:
         self._store = next((place for place in places if isinstance(place, StorePlace)), None)
         self._gone = tuple(place for place in places if isinstance(place, NoPlace))
         self._urls = [place.url for place in places]
-        self._notes = [note for place in places for note in place.notes]
+        self._notes = [note for place in places if not isinstance(place, NoPlace) for note in place.notes]
 
     def reports(self, advance: Advances, stopped: Stops) -> Iterator[CheckupReport]:
         """The report; and, as long as more are asked for and nobody stops it, that of each later look."""

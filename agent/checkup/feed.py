@@ -173,9 +173,12 @@ def from_store(
 def _replayed(told: Told, mapped: Mapped, history: History, url: str, registry: Registry) -> Iterator[Window]:
     hands = FakeClock(told.ticks[0])
     source = PrometheusSource(hands, registry, url)
+    begun = False  # the span may reach further back than the store: that part was not seen
     try:
         for at, reading in zip(told.ticks, told.readings(source, hands, mapped.topology), strict=True):
-            yield history.window(at, mapped.topology, (reading,))
+            begun = begun or any(name.startswith("engine.") for name in reading.values) or at == told.ticks[-1]
+            if begun:
+                yield history.window(at, mapped.topology, (reading,))
     finally:
         source.close()
 

@@ -71,9 +71,10 @@ def from_places(places: Sequence[MetricsPlace], absent: Sequence[NoPlace] = ()) 
         notes.append(
             f"the front door speaks of other engines ({strangers}): name them as it does, as in NAME=http://HOST:8000/metrics"
         )
-    door = usable[0].url.removesuffix(METRICS) if usable else None
+    known_door = bool(usable and replicas & set(names))
+    door = usable[0].url.removesuffix(METRICS) if known_door else None
     urls = {name: place.url for name, place in zip(names, asked, strict=True)}
-    return Mapped(_topology(facts, has_door=door is not None), urls, door, door is not None, tuple(notes))
+    return Mapped(_topology(facts, has_door=known_door), urls, door, known_door, tuple(notes))
 
 
 def from_labels(series: Iterable[Labels]) -> Mapped:
@@ -110,7 +111,11 @@ def from_labels(series: Iterable[Labels]) -> Mapped:
     notes = []
     has_door = bool(replicas & set(names))
     if replicas and not has_door:
-        notes.append(f"a front door is there, but the engines it names ({', '.join(sorted(replicas))}) match no labels")
+        strangers = ", ".join(sorted(replicas))
+        notes.append(
+            f"a front door is there, but no label has the names it gives its engines ({strangers}): it is left out. "
+            "Put them on the engines' targets as a label `replica`"
+        )
     if not any(value for key in grouped for value in key):
         notes.append("no label (instance, pod, replica) tells engines apart: all series are taken as one engine's")
     clues = {clue for clue, labels in (("hardware", _HARDWARE), ("role", _ROLES)) if any(_first(one, labels) for one in own)}

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from agent.checkup.report import CauseRow, CheckupReport, EngineRow, UnreadRow, UnseenRow, Verdict, watched
 from agent.report.layout import clock_time
-from agent.report.wording import clause, duration
+from agent.report.wording import clause, duration, sentence
 
 VERDICT_STYLES = {
     Verdict.HEALTHY: "bold green",
@@ -20,6 +20,7 @@ VERDICT_STYLES = {
 EVIDENCE_SHOWN = 6
 RIVALS_SHOWN = 3
 ENGINES_SHOWN = 16
+CANARY = "engine.canary"
 NAMES_SHOWN = 4
 
 
@@ -70,7 +71,11 @@ def engine_table(report: CheckupReport) -> Table:
 def _state(row: EngineRow, sick: dict[str, str]) -> Text:
     if row.engine in sick:
         return Text(sick[row.engine], style="red")
-    return Text("no sign of trouble", style="green") if row.measured else Text("not measured", style="magenta")
+    if not row.measured:
+        return Text("not measured", style="magenta")
+    if row.idle or row.steps_per_s == 0:
+        return Text("idle" if row.idle else "no step seen", style="yellow")
+    return Text("no sign of trouble", style="green")
 
 
 def _cause(row: CauseRow, now: float) -> Iterator[RenderableType]:
@@ -79,11 +84,10 @@ def _cause(row: CauseRow, now: float) -> Iterator[RenderableType]:
         if row.enough
         else f"{row.cause}, only suspected: score {row.score:.2f} of 1"
     )
-    head = Text(f"\n{row.rank}. {row.headline}", style="bold red" if row.enough else "bold yellow")
-    head.append(f"  {sure}, since {clock_time(row.since)} ({duration(now - row.since)})", style="dim not bold")
-    yield head
+    yield Text(f"\n{row.rank}. {row.headline}", style="bold red" if row.enough else "bold yellow")
+    yield Text(f"   {sure}, since {clock_time(row.since)} ({duration(now - row.since)})", style="dim")
     if row.means:
-        yield _indented([Text(f"{row.means[:1].upper()}{row.means[1:]}.")], bullet="  ")
+        yield _indented([Text(sentence(row.means))], bullet="  ")
     yield _titled("Evidence", [Text(line) for line in _evidence(row)])
     if row.against:
         yield _titled("Against", [Text(clause(says)) for says in row.against])
@@ -91,6 +95,8 @@ def _cause(row: CauseRow, now: float) -> Iterator[RenderableType]:
         yield _titled("Would settle", [Text(f"{', '.join(row.missing)}, which could not be read")])
     if row.rivals:
         yield _titled("Rather than", [Text(line) for line in _rivals(row)])
+    if row.probe == CANARY:
+        yield _titled("To be sure", [Text("send it one small request: an answer clears it, no answer proves it")])
     if row.settings:
         yield _titled("vLLM settings", [_setting(one.setting, one.look, one.source) for one in row.settings])
 
@@ -120,13 +126,15 @@ def _setting(name: str, look: str, source: str) -> Text:
 
 def _unread(row: UnreadRow) -> Text:
     text = Text(f"{row.url} {row.says}", style="magenta")
-    text.append(f". {row.todo[:1].upper()}{row.todo[1:]}." if row.todo else "", style="default")
+    text.append(f". {sentence(row.todo)}" if row.todo else ".", style="default")
     return text
 
 
 def _unseen(row: UnseenRow) -> Text:
     text = Text(f"{_names(row.engines)}{row.says}" + ".")
     effects = []
+    if row.kind == "past":  # it names them itself, each with what it needs
+        row = row.model_copy(update={"weakened": []})
     if row.blind:
         effects.append(f"blind: {', '.join(row.blind)}")
     if row.weakened:
@@ -134,7 +142,7 @@ def _unseen(row: UnseenRow) -> Text:
     if effects:
         text.append(f" Detectors {'; '.join(effects)}.", style="dim")
     if row.todo:
-        text.append(f" {row.todo[:1].upper()}{row.todo[1:]}.", style="cyan")
+        text.append(f" {sentence(row.todo)}", style="cyan")
     return text
 
 

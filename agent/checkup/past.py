@@ -63,7 +63,7 @@ def tell(
     client = PromqlClient(clock, url, token)
     try:
         now = math.floor(store_time(client))
-        cadence = _cadence(client, now, match)
+        cadence = cadence_of(client, now, match) or USUAL_CADENCE
         step = float(max(1, math.ceil(max(cadence, since / MOST_TICKS) - 0.2)))
         count = max(2, round(since / step))
         ticks = tuple(now - step * (count - 1 - tick) for tick in range(count))
@@ -74,8 +74,8 @@ def tell(
     return Told(float(now), step, cadence, ticks, *parts)
 
 
-def _cadence(client: PromqlClient, now: float, match: Mapping[str, str]) -> float:
-    """How many seconds usually lie between two samples of an engine, of the least often sampled half."""
+def cadence_of(client: PromqlClient, now: float, match: Mapping[str, str]) -> float | None:
+    """How many seconds usually lie between two samples of an engine; None where none was sampled. Raises PromqlError."""
     narrowed = ",".join(f'{label}="{_escaped(value)}"' for label, value in match.items())
     query = f"timestamp({_HEARTBEAT}{{{narrowed}}})"
     gaps: list[float] = []
@@ -86,7 +86,7 @@ def _cadence(client: PromqlClient, now: float, match: Mapping[str, str]) -> floa
                 gaps.append(float(np.median(np.diff(taken))))
         if gaps:
             return float(np.median(gaps))
-    return USUAL_CADENCE
+    return None
 
 
 def _sliced(series: Sequence[Past], ticks: Sequence[float], step: float) -> list[list[Series]]:

@@ -67,7 +67,6 @@ class NoPlace:
     says: str
     todo: str
     name: str = ""
-    notes: tuple[str, ...] = ()
 
     @property
     def may_be_an_engine(self) -> bool:
@@ -98,6 +97,8 @@ class _Wrong:
     kind: FailureKind
     says: str
     todo: str
+    refuses: bool = False
+    """Credentials are what it wants."""
 
 
 @dataclass(slots=True)
@@ -114,15 +115,15 @@ class _Finder:
 
     async def find(self, typed: str) -> Place:
         name, text = _name_and_url(typed)
-        url, notes, refusal = _tidied(text)
+        url, refusal = _tidied(text)
         if refusal is not None:
             shown = without_credentials(url) if "@" in url else url
-            return NoPlace(shown, shown, FailureKind.OTHER, *refusal, name, notes)
+            return NoPlace(shown, shown, FailureKind.OTHER, *refusal, name)
         parts = urlsplit(url)
         found = await (self._metrics_first(parts, url) if parts.path.endswith(METRICS) else self._store_first(parts, url))
-        if isinstance(found, StorePlace):
-            return replace(found, typed=text, notes=(*notes, *found.notes))
-        return replace(found, typed=text, name=name, notes=(*notes, *found.notes))
+        if not isinstance(found, NoPlace) and not found.notes and found.url not in {text, text.rstrip("/")}:
+            found = replace(found, notes=(f"{text} was read as {found.url}",))
+        return replace(found, typed=text) if isinstance(found, StorePlace) else replace(found, typed=text, name=name)
 
     async def _metrics_first(self, parts: SplitResult, url: str) -> Place:
         heard = await self._get(url)
@@ -142,8 +143,7 @@ class _Finder:
         base = _with_path(parts, _without(path, _OF_A_STORE))
         store = await self._store(base)
         if isinstance(store, StorePlace):
-            notes = () if base == url.rstrip("/") else (f"{base} is the Prometheus behind {url}",)
-            return replace(store, notes=notes)
+            return store
         if store.kind is not FailureKind.STATUS and store.kind is not FailureKind.GARBAGE:
             return NoPlace(url, base, store.kind, store.says, store.todo)  # no answer at all: another path helps nothing
         first: _Wrong | None = None
@@ -152,12 +152,12 @@ class _Finder:
             heard = await self._get(tried)
             judged = self._judged(heard)
             if isinstance(heard, Heard) and not isinstance(judged, _Wrong):
-                notes = () if tried == url else (f"{url} names no metrics; {tried} has them and was read",)
-                return MetricsPlace(url, tried, judged, notes=notes, heard=heard)
+                return MetricsPlace(url, tried, judged, heard=heard)
             first = first or (judged if isinstance(judged, _Wrong) else _wrong(heard))
         assert first is not None  # noqa: S101 - there is always one path to try
-        tried = _with_path(parts, next(iter(below)))
-        return NoPlace(url, tried, first.kind, first.says, first.todo, notes=(f"{base}{_QUERY} {store.says}",))
+        if store.refuses and first.kind is FailureKind.STATUS:
+            return NoPlace(url, base, store.kind, store.says, store.todo)
+        return NoPlace(url, _with_path(parts, next(iter(below))), first.kind, first.says, first.todo)
 
     async def _store(self, base: str) -> StorePlace | _Wrong:
         heard = await self._get(f"{base}{_QUERY}", {"query": "vector(1)"}, self.token)
@@ -225,8 +225,8 @@ def _of_status(heard: Heard, *, store: bool) -> _Wrong:
         return _Wrong(
             FailureKind.STATUS, says, "name the URL it points to if that is the right one, or the address behind it"
         )
-    says, todo = f"answers {status}", _OWN_ADDRESS
-    if status in (401, 403):
+    says, todo, refuses = f"answers {status}", _OWN_ADDRESS, status in (401, 403)
+    if refuses:
         says = f"answers {status}: it wants credentials" if status == 401 else f"answers {status}: it does not let us in"  # noqa: PLR2004 - Unauthorized
         if store:
             todo = "give a bearer token with --token-file FILE, or renew it"
@@ -240,7 +240,7 @@ def _of_status(heard: Heard, *, store: bool) -> _Wrong:
         todo = "an engine says so while it starts, scales its expert parallelism or shuts down: try again in a minute"
     elif status >= 500:  # noqa: PLR2004 - server errors
         says, todo = f"answers {status}: it failed to answer", "look at its log"
-    return _Wrong(FailureKind.STATUS, says, todo)
+    return _Wrong(FailureKind.STATUS, says, todo, refuses)
 
 
 def _name_and_url(typed: str) -> tuple[str, str]:
@@ -248,30 +248,26 @@ def _name_and_url(typed: str) -> tuple[str, str]:
     return (named[1], named[2].strip()) if named else ("", typed.strip())
 
 
-def _tidied(text: str) -> tuple[str, tuple[str, ...], tuple[str, str] | None]:
-    """The URL to ask, what was guessed, and, for what cannot be asked, why and what to do."""
-    notes: tuple[str, ...] = ()
-    url = text
-    if "://" not in text:
-        url, notes = f"http://{text}", (f"{text} has no scheme: read as http://{text}",)
+def _tidied(text: str) -> tuple[str, tuple[str, str] | None]:
+    """The URL to ask, and, for what cannot be asked, why and what to do."""
+    url = text if "://" in text else f"http://{text}"
     how = "write it as in http://10.0.0.7:8000/metrics"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as wrong:
-        return url, (), (f"is not a URL: {wrong}", how)
+        return url, (f"is not a URL: {wrong}", how)
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or any(map(str.isspace, url)):
-        return url, (), ("is not an http:// or https:// URL with a host", how)
+        return url, ("is not an http:// or https:// URL with a host", how)
     if parts.username is not None or parts.password is not None:
         return (
             url,
-            notes,
             (
                 "holds a user name or password, which others on this machine could read",
                 "put a bearer token into a file and name it with --token-file FILE",
             ),
         )
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, parts.query, "")), notes, None
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, parts.query, "")), None
 
 
 def _with_path(parts: SplitResult, path: str) -> str:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from agent.checkup.blind_spots import BlindSpot, blind_spots
+from agent.checkup.blind_spots import BlindSpot, blind_spots, idle_engines
 from agent.checkup.feed import Feed, Look
 from agent.checkup.places import NoPlace
 from agent.checkup.settings import Setting
@@ -17,7 +17,7 @@ from agent.diagnosis.diagnosis import Diagnosis
 from agent.explanation import EvidenceRow, RivalRow, Row
 from agent.report.phrases import CAUSES
 from agent.report.wording import duration, name
-from serving.fleet.entity import EntityKind
+from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import Relation
 from serving.telemetry.registry import Registry
 
@@ -42,13 +42,18 @@ EXIT_CODES: Mapping[Verdict, int] = {
 
 
 class EngineRow(Row):
-    """One engine. `measured`: it gave at least two readings of its steps or tokens. Null: not known."""
+    """One engine. Null: not known.
+
+    `measured`: it gave at least two readings of its steps or tokens. `idle`: nothing seems to be asked of it lately.
+    `older_names`: signals that come under another than their newest name, and that name.
+    """
 
     engine: str
     url: str
     model: str
     node: str | None
     measured: bool
+    idle: bool
     running: float | None
     waiting: float | None
     kv_usage: float | None
@@ -65,7 +70,10 @@ class SettingRow(Row):
 
 
 class CauseRow(Row):
-    """One likely cause. `enough`: the evidence suffices; otherwise it is only a suspicion."""
+    """One likely cause. `enough`: the evidence suffices; otherwise it is only a suspicion.
+
+    `probe`: the harmless question that would tell it from its closest rival (`engine.canary`: one small request).
+    """
 
     rank: int
     cause: str
@@ -79,6 +87,7 @@ class CauseRow(Row):
     against: list[str]
     missing: list[str]
     rivals: list[RivalRow]
+    probe: str | None
     settings: list[SettingRow]
 
 
@@ -144,7 +153,8 @@ def report(
     notes: Sequence[str] = (),
 ) -> CheckupReport:
     """The report of one look. `gone` are typed URLs at which nothing of use stands."""
-    engines = [_engine(look, feed, registry, row) for row in range(look.window.rows)]
+    idle = frozenset(idle_engines(look, feed))
+    engines = [_engine(look, feed, registry, row, idle) for row in range(look.window.rows)]
     rows = unread([place for place in gone if not place.may_be_an_engine]) + _not_answering(look, feed, gone)
     causes = [_cause(rank, diagnosis, settings) for rank, diagnosis in enumerate(look.diagnoses, start=1)]
     spots = blind_spots(look, feed, registry)
@@ -223,14 +233,16 @@ def _says(verdict: Verdict, look: Look, engines: Sequence[EngineRow], rows: Sequ
             missing = len(rows) or len(engines) - measured
             return f"no sign of trouble in what could be read, and {_count(missing, 'place')} could not be read"
         case Verdict.HEALTHY:
-            return f"no sign of trouble in what could be seen of {_count(measured, 'engine')}"
+            idle = sum(engine.idle for engine in engines)
+            also = f", {idle} of them idle" if idle else ""
+            return f"no sign of trouble in what could be seen of {_count(measured, 'engine')}{also}"
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _engine(look: Look, feed: Feed, registry: Registry, row: int) -> EngineRow:
+def _engine(look: Look, feed: Feed, registry: Registry, row: int, idle: frozenset[Entity]) -> EngineRow:
     window, fresh = look.window, feed.parameters.progress.fresh
     engine = window.topology.engines[row]
     facts = window.topology.facts(engine)
@@ -243,6 +255,7 @@ def _engine(look: Look, feed: Feed, registry: Registry, row: int) -> EngineRow:
         model=facts.model,
         node=node,
         measured=any(int((~np.isnan(values)).sum()) >= 2 for values in work),  # noqa: PLR2004 - one sample shows no work
+        idle=engine in idle,
         running=_number(window.latest("engine.running", fresh)[row]),
         waiting=_number(window.latest("engine.waiting", fresh)[row]),
         kv_usage=_number(window.latest("engine.kv_usage", fresh)[row]),
@@ -305,6 +318,7 @@ def _cause(rank: int, found: Diagnosis, settings: Mapping[str, tuple[Setting, ..
             RivalRow(cause=rival.cause, entity=str(rival.entity), score=rival.score, behind_because=rival.behind_because)
             for rival in found.rivals
         ],
+        probe=found.probe,
         settings=[SettingRow(**setting.model_dump()) for setting in settings.get(found.cause, ())],
     )
 
