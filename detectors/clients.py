@@ -1,17 +1,32 @@
 """Clients: whether they give up, and how soon.
 
-Leaving is told by the front door. Whether the engine drove them away is not asked here: that is diagnosis.
+Told by the front door, or, where clients come past it, by the engine's own books: a request that got its first token, is
+not running and never finished was left. (The engine's count of aborted requests reads 0 in several versions.) Whether the
+engine drove them away is not asked here: that is diagnosis.
 """
 
 import numpy as np
 
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import ClientsParameters
-from detectors.statistics import row_mean
+from detectors.statistics import Floats, histogram_steps, row_mean
+from serving.telemetry.counters import last_present
 from serving.telemetry.window import Window
 
-NEEDS = frozenset({"door.finished.ok", "door.finished.client_closed"})
-HELPED_BY = frozenset({"door.finished.timeout", "door.in_flight"})
+NEEDS: frozenset[str] = frozenset()
+HELPED_BY = frozenset(
+    {
+        "door.finished.ok",
+        "door.finished.client_closed",
+        "door.finished.timeout",
+        "door.in_flight",
+        "engine.ttft",
+        "engine.running",
+        "engine.finished.stop",
+        "engine.finished.length",
+        "engine.finished.error",
+    }
+)
 
 
 def detect(window: Window, parameters: ClientsParameters) -> tuple[Finding, ...]:
@@ -19,21 +34,55 @@ def detect(window: Window, parameters: ClientsParameters) -> tuple[Finding, ...]
     if window.rows == 0 or len(window.times) == 0:
         return ()
     seconds = parameters.over
-    left = np.nan_to_num(window.increase("door.finished.client_closed", seconds))
-    left = left + np.nan_to_num(window.increase("door.finished.timeout", seconds))
-    served = np.nan_to_num(window.increase("door.finished.ok", seconds))
-    in_flight = row_mean(window.values("door.in_flight", seconds))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(left + served > 0, left / (left + served), 0.0)
-        stayed = np.where(left + served > 0, in_flight * seconds / (left + served), np.nan)  # Little's law
+    left, served = _by_door(window, seconds)
+    vanished, finished = _by_engine(window, seconds)
+    share, engine_share = _share(left, served), _share(vanished, finished)
+    by_door = (left >= parameters.least) & (share >= parameters.share)
+    by_engine = (vanished >= parameters.least) & (engine_share >= parameters.share) & ~by_door
+    stayed = row_mean(window.values("door.in_flight", seconds)) * seconds / np.maximum(left + served, 1.0)  # Little's law
     findings = []
-    for row in np.flatnonzero((left >= parameters.least) & (share >= parameters.share)):
+    for row in np.flatnonzero(by_door):
         after = "" if np.isnan(stayed[row]) else f", after {stayed[row]:.1f} s on average"
         says = (
             f"{left[row]:.0f} of {left[row] + served[row]:.0f} requests given up by their clients in {seconds:.0f} s{after}"
         )
-        evidence = (Evidence("door.finished.client_closed", says, float(share[row]), expected=0.0, unit="ratio"),)
-        severity = float(np.clip(0.2 + 0.8 * share[row], 0.3, 1.0))
-        engine = window.topology.engines[row]
-        findings.append(Finding(Symptom.CLIENTS_LEAVING, engine, window.now - seconds, severity, evidence))
+        findings.append(_finding(window, parameters, row, float(share[row]), "door.finished.client_closed", says))
+    for row in np.flatnonzero(by_engine):
+        says = (
+            f"{vanished[row]:.0f} requests got a first token in {seconds:.0f} s and neither run nor ever finished, "
+            f"{finished[row]:.0f} finished: their clients left"
+        )
+        findings.append(_finding(window, parameters, row, float(engine_share[row]), "engine.ttft", says))
     return tuple(findings)
+
+
+def _by_door(window: Window, seconds: float) -> tuple[Floats, Floats]:
+    left = np.nan_to_num(window.increase("door.finished.client_closed", seconds))
+    left = left + np.nan_to_num(window.increase("door.finished.timeout", seconds))
+    return left, np.nan_to_num(window.increase("door.finished.ok", seconds))
+
+
+def _by_engine(window: Window, seconds: float) -> tuple[Floats, Floats]:
+    """How many requests vanished from the engine's books, and how many finished. (engines,) both."""
+    lately = window.times > window.now - seconds
+    first, _ = histogram_steps(window, "engine.ttft")
+    ended = sum(
+        np.nan_to_num(window.increments(f"engine.finished.{how}")[:, lately]).sum(axis=1)
+        for how in ("stop", "length", "error")
+    )
+    running = last_present(window.values("engine.running"))
+    before = running[:, ~lately][:, -1] if (~lately).any() else running[:, 0]
+    begun = np.nan_to_num(first[:, lately]).sum(axis=1)
+    return np.nan_to_num(begun - ended - (running[:, -1] - before)), np.asarray(ended, dtype=np.float64)
+
+
+def _share(left: Floats, served: Floats) -> Floats:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(left + served > 0, left / (left + served), 0.0)
+
+
+def _finding(window: Window, parameters: ClientsParameters, row: int, share: float, signal: str, says: str) -> Finding:
+    evidence = (Evidence(signal, says, share, expected=0.0, unit="ratio"),)
+    severity = float(np.clip(0.2 + 0.8 * share, 0.3, 1.0))
+    engine = window.topology.engines[row]
+    return Finding(Symptom.CLIENTS_LEAVING, engine, window.now - parameters.over, severity, evidence)

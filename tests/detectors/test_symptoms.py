@@ -203,6 +203,14 @@ def test_clients_that_give_up_are_leaving_and_it_is_said_after_how_long(findings
     assert "on average" in found[0].evidence[0].says
 
 
+def test_clients_that_leave_past_the_door_are_missed_in_the_engines_own_books(findings: Find) -> None:
+    fleet = Fleet()
+    fleet.leaving[2, fleet.last(20)] = 0.95
+    found = [one for one in findings(fleet.window(without=("door.",))) if one.symptom is Symptom.CLIENTS_LEAVING]
+    assert [one.entity.name for one in found] == ["e-2"]
+    assert "never finished" in found[0].evidence[0].says
+
+
 def test_a_source_that_fails_for_long_is_blind_and_one_miss_is_not(seen: Seen) -> None:
     long_gone, one_miss = Fleet(), Fleet()
     long_gone.sources = (SourceStatus(SCRAPE, NOW - 20, "connection refused"),)
