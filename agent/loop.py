@@ -132,10 +132,12 @@ class Loop:
                 return state
             runbook = self._runbook(incident)
             decision = decide(incident, runbook, state, self._minds.policy, self._specs, now=state.now)
-            if decision.verdict is not Verdict.ACT or runbook is None:
+            # A rollback goes on although its runbook was taken away meanwhile: what was changed must be undone.
+            name = runbook.name if runbook is not None else incident.runbook
+            if decision.verdict is not Verdict.ACT or name is None:
                 return self._stand(incident, decision, state, events)
             attempt = _attempt(incident, decision)
-            done = self._hands.perform(incident, decision, attempt=attempt, runbook=runbook.name, now=state.now)
+            done = self._hands.perform(incident, decision, attempt=attempt, runbook=name, now=state.now)
             events.extend(done)
             incident = self._journal.incident(incident.id) or incident
             state = state.with_incidents([incident])
