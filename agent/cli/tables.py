@@ -134,9 +134,8 @@ def _section(title: str, lines: Iterable[str], empty: str = "") -> Iterator[Rend
 def _evidence(told: Explanation) -> Iterator[str]:
     for row in told.evidence:
         about = "" if row.entity == told.incident.entity else f"{row.entity}: "
-        expected = "" if row.expected is None else f", expected {row.expected:g}"
-        value = "" if row.value is None else f" ({row.signal} {row.value:g}{f' {row.unit}' if row.unit else ''}{expected})"
-        yield f"{about}{row.says or row.symptom}{value}, since {clock_time(row.since)}"
+        signal = f" [{row.signal}]" if row.signal else ""  # the sentence has the numbers; --json has them bare
+        yield f"{about}{row.says or row.symptom}{signal}, since {clock_time(row.since)}"
 
 
 def _rivals(told: Explanation) -> Iterator[str]:
