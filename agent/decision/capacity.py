@@ -77,14 +77,17 @@ def capacities(
     engine still answers it.
     """
     out, repaired = frozenset(blamed), frozenset(under_repair)
-    return tuple(
-        Capacity(
-            scope=scope,
-            total=len(names),
-            healthy=frozenset(n for n in names if standing.get(n) is Standing.SERVING and n not in out),
-            drained=sum(standing.get(n) is Standing.DRAINED for n in names),
-            under_repair=sum(n in repaired for n in names),
-            minimum=minimum,
+    found = []
+    for scope, names, minimum in scopes(topology, budget, engine):
+        stand = [standing.get(name) for name in names]
+        found.append(
+            Capacity(
+                scope=scope,
+                total=len(names),
+                healthy=frozenset(n for n, at in zip(names, stand, strict=True) if at is Standing.SERVING) - out,
+                drained=stand.count(Standing.DRAINED),
+                under_repair=len(repaired.intersection(names)),
+                minimum=minimum,
+            )
         )
-        for scope, names, minimum in scopes(topology, budget, engine)
-    )
+    return tuple(found)

@@ -17,6 +17,7 @@ from serving.telemetry.window import Window
 ROLLED_BACK = "rollback"
 """The step that is written as passed once a rollback is over; from then on the incident only waits for its next attempt."""
 BLIND_CAUSE = "telemetry.blind"
+_STANDINGS = tuple(Standing)
 NOT_AT_FAULT = frozenset({"clients.leaving", "engine.frozen_gauges", "overload"})
 """Causes of which an engine is the scene and not the culprit: it serves, so it still counts as healthy capacity."""
 
@@ -165,29 +166,32 @@ def _blames(incident: Incident) -> bool:
 
 def _blind(window: Window, topology: Topology, current: Iterable[Incident], freshness: float) -> frozenset[str]:
     """Engines whose scrape nobody reports freshly, and those behind a source that an open incident calls blind."""
-    stale = window.age("scrape.up") > freshness
-    names = {engine.name for engine, old in zip(topology.engines, stale, strict=True) if old}
+    names = set(window.once(("stale", freshness), lambda: _stale(window, topology, freshness)))
     for incident in current:
         if incident.cause == BLIND_CAUSE:
             names.update(engine.name for engine in engines_of(topology, incident.entity) or topology.engines)
     return frozenset(names)
 
 
+def _stale(window: Window, topology: Topology, freshness: float) -> frozenset[str]:
+    return frozenset(topology.engines[row].name for row in np.flatnonzero(window.age("scrape.up") > freshness))
+
+
 def _standing(window: Window, blind: frozenset[str], freshness: float) -> Mapping[str, Standing]:
     """How every engine stands. Where a door reports at all, an engine that it does not report is blind, not serving."""
+    return window.once(("standing", blind, freshness), lambda: _stand(window, blind, freshness))
+
+
+def _stand(window: Window, blind: frozenset[str], freshness: float) -> Mapping[str, Standing]:
     up = window.latest("scrape.up", freshness) >= 1.0
     drained, ejected = window.latest("door.drained", freshness), window.latest("door.ejected", freshness)
     unseen = np.isnan(drained) if "door.drained" in window.signals else np.zeros(window.rows, dtype=bool)
-    standing: dict[str, Standing] = {}
-    for row, engine in enumerate(window.topology.engines):
-        if engine.name in blind:
-            standing[engine.name] = Standing.BLIND
-        elif drained[row] >= 1.0:
-            standing[engine.name] = Standing.DRAINED
-        elif not up[row]:
-            standing[engine.name] = Standing.DOWN
-        elif unseen[row]:
-            standing[engine.name] = Standing.BLIND
-        else:
-            standing[engine.name] = Standing.EJECTED if ejected[row] >= 1.0 else Standing.SERVING
-    return MappingProxyType(standing)
+    hidden = np.zeros(window.rows, dtype=bool)
+    hidden[[window.topology.row_of[name] for name in blind if name in window.topology.row_of]] = True
+    found = np.select(  # the first that holds
+        [hidden, drained >= 1.0, ~up, unseen, ejected >= 1.0],
+        [_STANDINGS.index(s) for s in (Standing.BLIND, Standing.DRAINED, Standing.DOWN, Standing.BLIND, Standing.EJECTED)],
+        _STANDINGS.index(Standing.SERVING),
+    )
+    stands = map(_STANDINGS.__getitem__, found.tolist())
+    return MappingProxyType({engine.name: stand for engine, stand in zip(window.topology.engines, stands, strict=True)})

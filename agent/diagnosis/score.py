@@ -7,13 +7,16 @@ cut by each symptom it cannot show and each must it does not. It orders candidat
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agent.diagnosis.candidates import Candidate, Scene
 from agent.diagnosis.catalogue import Cause, Clause
 from detectors.catalogue import DETECTORS
 from detectors.finding import Finding, Symptom
 from serving.fleet.entity import Entity, EntityKind
-from serving.telemetry.window import Window
+from serving.telemetry.window import Floats, HistogramMatrix, Window
+
+Bools = NDArray[np.bool_]
 
 READABLE_WITHIN = 30.0  # seconds; a signal older than that tells nothing of the present
 FOUNDATION = 0.7  # the part of the score that the musts carry
@@ -114,13 +117,18 @@ def _unreadable(window: Window, entity: Entity, symptoms: tuple[Symptom, ...]) -
 
 def _readable(window: Window, entity: Entity, signal: str) -> bool:
     """Whether `signal` has a fresh sample on the engine, or, for anything else, on any engine."""
-    if signal in window.histograms:
-        taken = window.histograms[signal].sampled_at
-        newest = np.where(np.isnan(taken), -np.inf, taken).max(axis=1, initial=-np.inf)
-        fresh = window.now - newest <= READABLE_WITHIN
-    elif signal in window.signals:
-        fresh = window.age(signal) <= READABLE_WITHIN
-    else:
+    matrix = window.histograms.get(signal) or window.signals.get(signal)
+    if matrix is None:
         return False
-    row = window.topology.row_of.get(entity.name) if entity.kind is EntityKind.ENGINE else None
-    return bool(fresh.any() if row is None else fresh[row])
+    if entity.kind is not EntityKind.ENGINE or entity.name not in window.topology.row_of:
+        return bool(window.once(("any fresh", signal), lambda: _fresh(window, matrix.sampled_at).any()))
+    row = window.topology.row_of[entity.name]
+    if isinstance(matrix, HistogramMatrix):
+        return bool(_fresh(window, matrix.sampled_at[row : row + 1])[0])
+    present = np.where(np.isnan(matrix.values[row]), np.nan, matrix.sampled_at[row])
+    return bool(_fresh(window, present[None, :])[0])
+
+
+def _fresh(window: Window, taken: Floats) -> Bools:
+    newest = np.where(np.isnan(taken), -np.inf, taken).max(axis=1, initial=-np.inf)
+    return np.asarray(window.now - newest <= READABLE_WITHIN)

@@ -83,6 +83,7 @@ class Topology:
             graph.add_edge(subject, other, key=relation)
         self._graph = nx.freeze(graph)
         self._facts: Mapping[str, EngineFacts] = MappingProxyType(facts)
+        self._inverse: dict[tuple[Entity, Relation], tuple[Entity, ...]] = {}
         self.engines: tuple[Entity, ...] = tuple(Entity.engine(name) for name in facts)
 
     def __contains__(self, entity: Entity) -> bool:
@@ -107,6 +108,14 @@ class Topology:
         groups.flags.writeable = False
         return groups
 
+    @cached_property
+    def rows_of_model(self) -> Mapping[str, NDArray[np.intp]]:
+        """The rows of each model's engines, ascending, by the model's name."""
+        rows: dict[str, list[int]] = {}
+        for row, fact in enumerate(self._facts.values()):
+            rows.setdefault(fact.model, []).append(row)
+        return MappingProxyType({model: np.array(found, dtype=np.intp) for model, found in rows.items()})
+
     def facts(self, engine: Entity) -> EngineFacts:
         """What is known of `engine`. Raises KeyError when it is not on the map."""
         return self._facts[engine.name]
@@ -125,7 +134,10 @@ class Topology:
         """Who stands in `relation` to `entity`: `inverse(node, RUNS_ON)` are the engines on it."""
         if entity not in self._graph:
             return ()
-        return tuple(other for other, _, key in self._graph.in_edges(entity, keys=True) if key is relation)
+        if (entity, relation) not in self._inverse:  # a model or a zone may have thousands, and the map never changes
+            edges = self._graph.in_edges(entity, keys=True)
+            self._inverse[entity, relation] = tuple(other for other, _, key in edges if key is relation)
+        return self._inverse[entity, relation]
 
     def peers(self, engine: Entity) -> tuple[Entity, ...]:
         """The other engines of the same model, hardware and role."""
