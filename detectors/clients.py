@@ -49,8 +49,8 @@ def detect(window: Window, parameters: ClientsParameters) -> tuple[Finding, ...]
         findings.append(_finding(window, parameters, row, float(share[row]), "door.finished.client_closed", says))
     for row in np.flatnonzero(by_engine):
         says = (
-            f"{vanished[row]:.0f} requests got a first token in {seconds:.0f} s and neither run nor ever finished, "
-            f"{finished[row]:.0f} finished: their clients left"
+            f"{vanished[row]:.0f} requests got their first token in {seconds:.0f} s, run no more and never finished "
+            f"({finished[row]:.0f} did): their clients left"
         )
         findings.append(_finding(window, parameters, row, float(engine_share[row]), "engine.ttft", says))
     return tuple(findings)
