@@ -9,7 +9,7 @@ import typer
 from agent.cli.diagnose import console
 from agent.cli.tables import fail
 from agent.doctor.examining import of_fleet, of_urls, of_warden
-from agent.doctor.findings import Check, examination
+from agent.doctor.findings import Check, examination, unreadable
 from agent.doctor.page import page
 from agent.settings_file import load_settings
 from serving.clock import Clock, SystemClock
@@ -44,6 +44,8 @@ def doctor(
     try:
         checks = list(_checks(urls or [], config, fleet, token_file, clock, send_test=send_test))
     except FileError as refused:
+        if as_json:
+            typer.echo(unreadable(clock.now(), refused).model_dump_json(indent=2))
         fail(str(refused))
     told = examination(clock.now(), checks)
     if as_json:

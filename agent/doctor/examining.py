@@ -35,7 +35,7 @@ def of_fleet(fleet: FleetFile, name: str, registry: Registry, clock: Clock) -> I
     yield from own.versions()
     yield _fleet_valid(fleet, name)
     yield from own.secrets(fleet, None)
-    yield from own.otlp(fleet, running=False)
+    yield from own.otlp(fleet, running=None)
     yield from _telemetry(fleet, registry, clock)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from agent.explanation import Row
+from serving.yaml_file import FileError
 
 
 class State(StrEnum):
@@ -62,3 +63,12 @@ def examination(at: float, checks: Iterable[Check]) -> Examination:
     problems = sum(row.state is State.PROBLEM for row in rows)
     warnings = sum(row.state is State.WARNING for row in rows)
     return Examination(at=at, checks=rows, problems=problems, warnings=warnings, exit_code=1 if problems else 0)
+
+
+def unreadable(at: float, refused: FileError) -> Examination:
+    """The examination that ends before it begins, as the configuration cannot be read: exit code 2."""
+    todo = "correct the line that is named"
+    rows = [
+        problem("own.configuration", one.file, str(one), todo, line=one.line, field=one.field) for one in refused.problems
+    ]
+    return Examination(at=at, checks=rows, problems=len(rows), warnings=0, exit_code=2)

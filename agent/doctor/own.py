@@ -8,6 +8,7 @@ import shutil
 import socket
 import sqlite3
 import stat
+import tempfile
 from importlib import metadata
 from pathlib import Path
 
@@ -79,10 +80,12 @@ def _directory(path: Path) -> Check:
     there = next((one for one in (path, *path.absolute().parents) if one.exists()), Path("/"))
     if not there.is_dir():
         return problem(check, subject, f"{there} is no directory", "name another state_dir")
-    if not os.access(there, os.W_OK | os.X_OK):
-        return problem(
-            check, subject, f"{there} cannot be written by this user", "change its owner, or name another state_dir"
-        )
+    try:
+        with tempfile.TemporaryFile(dir=there):  # unnamed, and gone with the line
+            pass
+    except OSError as refused:
+        says = f"nothing can be written in {there}: {refused.strerror}"
+        return problem(check, subject, says, "change its owner or rights, or name another state_dir")
     free = shutil.disk_usage(there).free
     if free < LEAST_FREE:
         says = f"only {free / 1e6:.0f} MB are free: without room for its journal the warden does nothing"
@@ -146,7 +149,7 @@ def _readable_by_others(file: Path) -> bool:
 
 
 def _open_to_others(file: Path) -> Check:
-    return warning("own.secrets", str(file), "others on this machine can read this secret", f"chmod 600 {file}")
+    return warning("own.secrets", str(file), "others on this machine can read this secret", f"run `chmod 600 {file}`")
 
 
 def _warden(settings: WardenSettings, clock: Clock) -> Check:
@@ -182,8 +185,8 @@ def _ports(settings: WardenSettings, fleet: FleetFile, *, running: bool) -> list
     return [port_free(*one, running=running) for one in wanted] + otlp(fleet, running=running)
 
 
-def otlp(fleet: FleetFile, *, running: bool) -> list[Check]:
-    """The port of the trace receiver, where one is wanted."""
+def otlp(fleet: FleetFile, *, running: bool | None) -> list[Check]:
+    """The port of the trace receiver, where one is wanted. `running`: whether a warden runs here; None: not known."""
     entry = fleet.telemetry.otlp
     if entry is None:
         says = "no receiver is named: stage times of single requests are not known, and no detector needs them"
@@ -191,8 +194,8 @@ def otlp(fleet: FleetFile, *, running: bool) -> list[Check]:
     return [port_free("own.otlp_port", "otlp", entry.host, entry.port, running=running)]
 
 
-def port_free(check: str, subject: str, host: str, port: int, *, running: bool) -> Check:
-    """Whether a listener could be opened there; with a warden `running` it is its own that holds the port."""
+def port_free(check: str, subject: str, host: str, port: int, *, running: bool | None) -> Check:
+    """Whether a listener could be opened there; a warden that runs holds its ports itself (None: not known)."""
     if not port:
         return ok(check, subject, "any free port is taken")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -203,6 +206,8 @@ def port_free(check: str, subject: str, host: str, port: int, *, running: bool) 
         except OSError as refused:
             if refused.errno == errno.EADDRINUSE and running:
                 return ok(check, subject, f"port {port} is held, by the warden that runs as far as can be told")
+            if refused.errno == errno.EADDRINUSE and running is None:
+                return warning(check, subject, f"{host}:{port} is taken", "well if a running warden has it; else free it")
             what = "is taken" if refused.errno == errno.EADDRINUSE else f"cannot be had: {refused.strerror}"
             return problem(check, subject, f"{host}:{port} {what}", f"free it, or name another port for {subject}")
     return ok(check, subject, f"port {port} is free")
