@@ -24,6 +24,9 @@ _OK, _NOT_FOUND = 200, 404
 _KEYS_KEPT = 10_000
 _PAUSE_MODES = ("keep", "wait", "abort")
 
+# A sentence, as users send: a prompt of a single token as the very first request of a worker of vLLM 0.32.0 on CPUs with AMX
+# ends that worker by an illegal instruction (seen with exit code -4, each time), so the probe would kill what it probes.
+CANARY_PROMPT = "The canary sings in the morning, and the engine answers with one word:"
 FactsOf = Callable[[str], EngineFacts | None]
 
 
@@ -132,7 +135,7 @@ class EngineHttpActuator:
 
     def _probe(self, facts: EngineFacts, wish: _Canary) -> Outcome:
         """One completion of one token."""
-        body = {"model": facts.model, "prompt": "1", "max_tokens": 1, "temperature": 0.0, "stream": False}
+        body = {"model": facts.model, "prompt": CANARY_PROMPT, "max_tokens": 1, "temperature": 0.0, "stream": False}
         answer = self._http.exchange("POST", f"{facts.url}/v1/completions", body=body, timeout_s=wish.deadline_s)
         if not isinstance(answer, Answer):
             return _failed(f"engine {facts.name}: {answer.says}")

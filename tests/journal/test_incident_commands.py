@@ -124,7 +124,7 @@ def test_explain_tells_the_whole_story(
     for part in (
         "Engine sim-1 was hung: repaired",
         "Since 2026-01-02 14:02:48 UTC, noticed after 12 s",
-        "no engine step for 12 s with 4 requests in flight (engine.steps 12 s, expected 1)",
+        "no engine step for 12 s with 4 requests in flight [engine.steps]",
         "the queue did not grow",
         "engine.kv_usage",
         "engine.frozen_gauges on engine/sim-1, score 0.41: the door waits for 4 answers",
