@@ -67,7 +67,7 @@ def record(
             fail(f"{folder} exists; name a folder that does not, so that nothing is overwritten")
         truth = read_labels(labels) if labels is not None else None
         if prometheus is not None:
-            ask = Asked(prometheus, begin, end, tuple(match or ()), token_file, None)
+            ask = Asked(prometheus, begin, end, tuple(match or ()), token_file, every_sample=True)
             recorded, engines, pace = _from_store(ask, fleet, quiet=as_json)
         else:
             recorded, engines, pace = _live(fleet, seconds(lasting), interval, otlp, quiet=as_json)
@@ -98,7 +98,7 @@ def _from_store(asked: Asked, fleet: Path | None, *, quiet: bool) -> tuple[Recor
             record_range(store, load_registry(), recorded.log, steps.done)
     finally:
         store.close()
-    return recorded, len(store.topology.engines), store.interval
+    return recorded, len(store.topology.engines), round(store.cadence, 3)
 
 
 def _live(

@@ -21,7 +21,8 @@ class Asked:
     end: str
     match: tuple[str, ...]
     token_file: Path | None
-    interval: float | None
+    interval: float | None = None
+    every_sample: bool = False
 
 
 def open_range(asked: Asked, fleet: Path | None, clock: Clock) -> PrometheusRange:
@@ -37,7 +38,16 @@ def open_range(asked: Asked, fleet: Path | None, clock: Clock) -> PrometheusRang
     token = read_secret(asked.token_file) if asked.token_file is not None else None
     mapped = Mapped(FleetFile.read(fleet).topology()) if fleet is not None else None
     store = Store(asked.url, match, token)
-    return PrometheusRange(store, begin, end, load_registry(), clock, interval=asked.interval, mapped=mapped)
+    return PrometheusRange(
+        store,
+        begin,
+        end,
+        load_registry(),
+        clock,
+        interval=asked.interval,
+        mapped=mapped,
+        every_sample=asked.every_sample,
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:

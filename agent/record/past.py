@@ -27,9 +27,11 @@ def record_range(asked: PrometheusRange, registry: Registry, log: SeriesLog, don
             if row is None:
                 continue
             named = {**labels, **_without_address(identities[_name(asked.topology, row)], labels)}
-            taken = stamps.get(TargetKey.of(labels), {})
+            taken = stamps.get(TargetKey.of(labels))
             for tick, value in points:
-                log.add(named, taken.get(tick, tick), value)
+                at = tick if taken is None else taken.get(tick)
+                if at is not None:  # where the target's time is not told its sample was on the point of going stale
+                    log.add(named, at, value)
         done(len(told.ticks))
 
 

@@ -38,8 +38,9 @@ class Store:
 class PrometheusRange:
     """What a store holds of the time from `begin` to `end` (Unix seconds), on ticks `interval` seconds apart.
 
-    Without an `interval` the ticks are as far apart as the engines' samples, and not closer than the live loop's. Without a
-    `mapped` fleet the map is made from the labels. Raises PromqlError when the store cannot be asked, and when it holds no
+    Without an `interval` the ticks are as far apart as the engines' samples, and not closer than the live loop's; with
+    `every_sample` they are half as far apart, so that hardly a sample falls between two of them. Without a `mapped` fleet
+    the map is made from the labels. Raises PromqlError when the store cannot be asked, and when it holds no
     engine's series.
     """
 
@@ -53,6 +54,7 @@ class PrometheusRange:
         *,
         interval: float | None = None,
         mapped: Mapped | None = None,
+        every_sample: bool = False,
     ) -> None:
         self.store = store
         self._clock = clock
@@ -64,7 +66,8 @@ class PrometheusRange:
             raise PromqlError(f"{self._client.shown_url}: a range of {end - begin:g} s is too short to be looked at")
         self.mapped = mapped or self._map(first, last)
         self.cadence = self._cadence(first, last)
-        self.interval = interval or max(SHORTEST, float(math.ceil(self.cadence - 0.2)))
+        usual = max(1.0, self.cadence // 2) if every_sample else max(SHORTEST, float(math.ceil(self.cadence - 0.2)))
+        self.interval = interval or usual
         self.times: NDArray[np.float64] = np.arange(first, last + 1e-6, self.interval, dtype=np.float64)
 
     @property

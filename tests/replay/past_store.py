@@ -1,7 +1,7 @@
 """A stand-in for a Prometheus that scraped a recorded fleet: it answers the range queries of the telemetry sources.
 
 It evaluates what those ask, name patterns and timestamp() of them, as Prometheus does: the newest sample of each series at
-each step, unless it is too old.
+each step, unless it is too old, or the target was scraped since without bringing that series again.
 """
 
 import bisect
@@ -15,7 +15,8 @@ from aiohttp import web
 
 from serving.telemetry.loop_thread import LoopThread
 
-LOOKBACK = 10.0  # seconds; shorter than Prometheus' own, in place of its staleness markers
+LOOKBACK = 10.0  # seconds; much shorter than Prometheus' own, for series without a target
+SAME_SCRAPE = 0.01  # seconds within which the samples of one scrape lie in the recordings
 SELECTOR = re.compile(r'(timestamp\()?\{__name__=~"((?:[^"\\]|\\.)*)"[^}]*\}')
 HEARTBEAT = re.compile(r'label_replace\(timestamp\(\{__name__=~"([^"]*)"[^}]*\}\), "(\w+)", "(\w+)"')
 
@@ -28,6 +29,7 @@ class PastStore:
         self._series = list(_series(folder))
         self.begin = min(times[0] for _, times, _ in self._series)
         self.end = max(times[-1] for _, times, _ in self._series)
+        self._scrapes = {_target(labels): times for labels, times, _ in self._series if labels["__name__"] == "up"}
         self._thread = LoopThread("past-store")
         self.url = self._thread.run(self._start(), 10.0)
 
@@ -64,14 +66,20 @@ class PastStore:
             if not names.fullmatch(labels["__name__"]):
                 continue
             told = []
+            scrapes = self._scrapes.get(_target(labels), times)
             for step in steps:
-                at = bisect.bisect_right(times, step) - 1
-                if at >= 0 and step - times[at] <= LOOKBACK:
+                at, scrape = bisect.bisect_right(times, step) - 1, bisect.bisect_right(scrapes, step) - 1
+                stale = scrape >= 0 and scrapes[scrape] - times[at] > SAME_SCRAPE
+                if at >= 0 and step - times[at] <= LOOKBACK and not stale:
                     told.append([step, str(times[at]) if stamps else values[at]])
             if told:
                 metric = {name: value for name, value in labels.items() if not (stamps and name == "__name__")}
                 found.append({"metric": metric | extra, "values": told})
         return found
+
+
+def _target(labels: dict[str, str]) -> tuple[str, str]:
+    return labels.get("job", ""), labels.get("instance", "")
 
 
 def _steps(start: float, end: float, step: float) -> list[float]:
