@@ -28,6 +28,10 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "fault": "fault:app",
         "runbook": "runbook:app",
         "warden": "warden:warden",
+        "diagnose": "diagnose:diagnose",
+        "doctor": "doctor:doctor",
+        "replay": "replay:replay",
+        "record": "record:record",
     }
 )
 
