@@ -26,6 +26,8 @@ def detect(window: Window, parameters: ProgressParameters) -> tuple[Finding, ...
     if window.rows == 0 or len(window.times) == 0:
         return ()
     standing = _standing(window)
+    if not _ever_stood(window, parameters, standing):
+        return ()
     fresh = window.age("engine.steps") <= parameters.fresh
     readable = fresh & ~(window.latest("engine.awake", parameters.fresh) == 0)
     return (
@@ -49,6 +51,14 @@ def _standing(window: Window) -> Floats:
     moved = np.maximum(np.maximum.accumulate(moved, axis=1), first[:, None])
     with np.errstate(invalid="ignore"):
         return np.asarray(at - moved, dtype=np.float64)
+
+
+def _ever_stood(window: Window, parameters: ProgressParameters, standing: Floats) -> bool:
+    """Whether any engine stands, or stood lately, for as long as the shortest hold: else there is nothing to find."""
+    shortest = min(parameters.hold, parameters.hold_young, parameters.hold_gauges, parameters.hold_doorless)
+    columns = window.times >= window.now - parameters.aftermath
+    columns[-1] = True
+    return bool((last_present(standing)[:, columns] >= shortest).any())
 
 
 def _stalled(window: Window, standing: Floats) -> Floats:
@@ -128,7 +138,8 @@ def _gauges(window: Window, parameters: ProgressParameters, standing: Floats, re
         evidence = (Evidence("engine.running", says, float(count[row]), unit="requests"),)
         findings.append(Finding(Symptom.GAUGES_FROZEN, engine, since, 0.4 if doorless[row] else 0.6, evidence))
         if doorless[row]:
-            findings.append(Finding(Symptom.STEPS_FROZEN, engine, since, 0.5, evidence))
+            # work that is claimed and does not step is a hang more often than an old gauge, and a hang hurts
+            findings.append(Finding(Symptom.STEPS_FROZEN, engine, since, 0.7, evidence))
     return [*findings, *_piling_files(window, parameters, standing, readable & doorless & ~found)]
 
 
