@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from agent.checkup.feed import Feed, Look, needed_for_a_hang
-from agent.checkup.sight import Hindered, hindered
+from agent.checkup.sight import hindered
 from agent.report.wording import duration
 from detectors.catalogue import DETECTORS
 from detectors.parameters import Parameters
@@ -89,18 +89,19 @@ def present_signals(window: Window, row: int) -> frozenset[str]:
 def _signals(look: Look, registry: Registry) -> Iterator[BlindSpot]:
     """Absent signals that some detector uses, engines that lack the same ones together."""
     door = frozenset(registry.of_job(Job.DOOR))
-    alike: dict[tuple[Hindered, ...], list[str]] = {}
+    alike: dict[tuple[tuple[str, tuple[str, ...], bool], ...], list[str]] = {}
     window = look.window
     for row, engine in enumerate(window.topology.engines):
         present = present_signals(window, row)
         if present - {"scrape.up", "scrape.seconds"}:
-            alike.setdefault(hindered(present | door), []).append(engine.name)
+            lacking = tuple((one.detector.name, one.missing, one.blind) for one in hindered(present | door))
+            alike.setdefault(lacking, []).append(engine.name)
     for lacking, engines in alike.items():
-        missing = sorted({signal for one in lacking for signal in one.missing})
+        missing = sorted({signal for _, signals, _ in lacking for signal in signals})
         if not missing:
             continue
-        blind = tuple(one.detector.name for one in lacking if one.blind)
-        weakened = tuple(one.detector.name for one in lacking if not one.blind)
+        blind = tuple(detector for detector, _, is_blind in lacking if is_blind)
+        weakened = tuple(detector for detector, _, is_blind in lacking if not is_blind)
         named = tuple(engines) if len(alike) > 1 else ()
         says = f"absent: {', '.join(f'{signal} ({_exposed(signal, registry)})' for signal in missing)}"
         todo = "start vLLM without --disable-log-stats, or use a version that exposes them" if blind else ""
