@@ -1,8 +1,9 @@
 """Rank: from findings to one diagnosis per independent cause, the likeliest first, with its rivals.
 
 First what is no incident takes its share (after-effects of something over, our own repairs), then causes take theirs,
-best first: what one explains is not diagnosed again. A cause that lacks a must, is too weak, or has a rival as good
-without a probe to part them, is kept with `enough=False`: the honest answer is that the evidence does not suffice.
+those on what engines share before those on engines, then best first: what one explains is not diagnosed again. A cause
+that lacks a must, is too weak, or has a rival as good without a probe to part them, is kept with `enough=False`: the
+honest answer is that the evidence does not suffice.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from agent.diagnosis.catalogue import Catalogue
 from agent.diagnosis.diagnosis import Diagnosis, Rival
 from agent.diagnosis.score import Scored, score
 from detectors.finding import Finding
-from serving.fleet.entity import Entity
+from serving.fleet.entity import Entity, EntityKind
 from serving.telemetry.window import Window
 
 ENOUGH = 0.6  # musts seen at about the middle of their range, and little against
@@ -41,7 +42,9 @@ def diagnose(
     left = [finding for finding in everything.findings if id(finding) not in excused]
     scored = [score(window, everything, candidate) for candidate in candidates(everything, catalogue)]
     incidents = sorted(
-        (one for one in scored if one.candidate.form.incident and one.score >= WORTH_SAYING), key=_order, reverse=True
+        (one for one in scored if one.candidate.form.incident and one.score >= WORTH_SAYING),
+        key=_widest_first,
+        reverse=True,
     )
     diagnoses: list[Diagnosis] = []
     unexplained = {id(finding) for finding in left}
@@ -50,11 +53,17 @@ def diagnose(
             continue
         unexplained -= {id(finding) for finding in one.explains}
         diagnoses.append(_diagnosis(window, everything, catalogue, one, scored))
-    return tuple(diagnoses)
+    return tuple(sorted(diagnoses, key=lambda diagnosis: (not diagnosis.enough, -diagnosis.score)))
 
 
 def _order(one: Scored) -> tuple[bool, float, int, str, str]:
     return (one.complete, one.score, len(one.explains), one.candidate.form.cause, str(one.candidate.entity))
+
+
+def _widest_first(one: Scored) -> tuple[bool, tuple[bool, float, int, str, str]]:
+    """What engines share goes before the engines: one surge, not an overload on each; one blind source, not many deaths."""
+    shared = one.complete and one.score >= ENOUGH and one.candidate.entity.kind is not EntityKind.ENGINE
+    return (shared, _order(one))
 
 
 def _stands(one: Scored, unexplained: set[int]) -> bool:

@@ -90,10 +90,19 @@ def test_gauges_frozen_with_an_empty_door_are_no_hang() -> None:
 
 
 def test_a_surge_over_the_fleet_is_one_overload_of_the_model() -> None:
-    found = [finding(S.ARRIVALS_RAISED, MODEL), finding(S.SERVED_BELOW_ARRIVALS, MODEL)]
-    for engine in ENGINES:
-        found += [finding(symptom, engine) for symptom in (S.ARRIVALS_RAISED, S.QUEUE_GROWING, S.BATCH_FULL)]
+    found = [finding(S.ARRIVALS_RAISED, MODEL, 0.45), finding(S.SERVED_BELOW_ARRIVALS, MODEL, 0.5)]
+    for engine in ENGINES:  # stronger on each engine than on the model, and yet one surge
+        found += [finding(symptom, engine, 0.95) for symptom in (S.ARRIVALS_RAISED, S.QUEUE_GROWING, S.BATCH_FULL)]
     assert names(diagnose(window(), found, CATALOGUE)) == [("overload", "m")]
+
+
+def test_a_hang_within_a_surge_is_diagnosed_beside_it() -> None:
+    found = [
+        finding(S.ARRIVALS_RAISED, MODEL),
+        finding(S.SERVED_BELOW_ARRIVALS, MODEL),
+        finding(S.STEPS_FROZEN, ENGINES[2], 0.8),
+    ]
+    assert set(names(diagnose(window(), found, CATALOGUE))) == {("overload", "m"), ("engine.hung", "e-2")}
 
 
 def test_targets_lost_together_are_a_blind_source_and_not_many_deaths() -> None:
