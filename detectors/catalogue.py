@@ -13,12 +13,16 @@ from detectors.finding import Finding, Symptom
 from detectors.parameters import Parameters
 from serving.telemetry.window import Window
 
+SAMPLES_AT_ONCE = 100_000  # of one signal: a few arrays of as many fit into the second-level cache of a core
+LEAST_ROWS = 512
+
 
 @dataclass(frozen=True, slots=True)
 class Detector:
     """One family. `needs` are the signals without which it is blind, `helped_by` those that make it surer.
 
-    `needs_for` are those that single symptoms need besides: without them only these symptoms are not seen.
+    `needs_for` are those that single symptoms need besides: without them only these symptoms are not seen. `alone` when
+    each engine is judged by its own rows only, so that a large window may be seen part by part.
     """
 
     name: str
@@ -27,6 +31,7 @@ class Detector:
     helped_by: frozenset[str]
     run: Callable[[Window, Parameters], tuple[Finding, ...]]
     needs_for: Mapping[Symptom, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    alone: bool = False
 
     def needed_by(self, symptom: Symptom) -> frozenset[str]:
         """All signals without which this detector does not see `symptom`."""
@@ -56,6 +61,7 @@ DETECTORS: tuple[Detector, ...] = (
         progress.NEEDS,
         progress.HELPED_BY,
         lambda window, parameters: progress.detect(window, parameters.progress),
+        alone=True,
     ),
     Detector(
         "reachability",
@@ -64,6 +70,7 @@ DETECTORS: tuple[Detector, ...] = (
         reachability.HELPED_BY,
         lambda window, parameters: reachability.detect(window, parameters.reachability),
         {S.REQUESTS_FAILING: frozenset({"door.finished.ok"}), S.RESTARTED: frozenset({"engine.process_start"})},
+        alone=True,
     ),
     Detector(
         "latency",
@@ -101,6 +108,7 @@ DETECTORS: tuple[Detector, ...] = (
         kv.HELPED_BY,
         lambda window, parameters: kv.detect(window, parameters.kv),
         {S.PREEMPTING: frozenset({"engine.preemptions"})},
+        alone=True,
     ),
     Detector(
         "load",
@@ -120,6 +128,7 @@ DETECTORS: tuple[Detector, ...] = (
         clients.NEEDS,
         clients.HELPED_BY,
         lambda window, parameters: clients.detect(window, parameters.clients),
+        alone=True,
     ),
     Detector(
         "blindness",
@@ -133,11 +142,13 @@ DETECTORS: tuple[Detector, ...] = (
 
 def detect_all(window: Window, parameters: Parameters, detectors: tuple[Detector, ...] = DETECTORS) -> Detection:
     """Run every detector over `window`. Findings come in the order of the detectors, then of the engines."""
+    parts = tuple(window.parts(max(LEAST_ROWS, SAMPLES_AT_ONCE // max(1, len(window.times)))))
     findings: list[Finding] = []
     failed: list[DetectorFailure] = []
     for detector in detectors:
         try:
-            findings.extend(detector.run(window, parameters))
+            seen = parts if detector.alone else (window,)
+            findings.extend([finding for part in seen for finding in detector.run(part, parameters)])
         except Exception as error:  # noqa: BLE001 - whatever a detector raises must cost its own findings only
             failed.append(DetectorFailure(detector.name, f"{type(error).__name__}: {error}"))
     return Detection(tuple(findings), tuple(failed))

@@ -90,9 +90,10 @@ def _queue(window: Window, parameters: LoadParameters) -> list[Finding]:
 def _batch_full(window: Window, parameters: LoadParameters) -> list[Finding]:
     waiting, _ = _waiting(window)
     running = window.values("engine.running")
-    ceiling = np.where(np.isnan(running), -np.inf, running).max(axis=1)
+    ceiling = np.fmax.reduce(running, axis=1, initial=-np.inf)
     lately = window.times > window.now - parameters.queue_hold
-    stuck = condition(running, (running >= parameters.batch_share * ceiling[:, None]) & (waiting > 0))[:, lately]
+    running, waiting = running[:, lately], waiting[:, lately]
+    stuck = condition(running, (running >= parameters.batch_share * ceiling[:, None]) & (waiting > 0))
     usage = row_mean(window.values("engine.kv_usage", parameters.queue_hold))
     room = ~(usage >= parameters.batch_kv_below)
     found = (row_mean(stuck) >= parameters.batch_ticks) & (ceiling >= parameters.batch_least) & room
@@ -171,12 +172,10 @@ def _engines(window: Window, parameters: LoadParameters, started: Floats, in_fli
 
 def _models(window: Window, parameters: LoadParameters, started: Floats, in_flight: Floats) -> list[Finding]:
     findings = []
-    names = np.array([window.topology.facts(engine).model for engine in window.topology.engines])
-    for name in np.unique(names):
-        rows = np.flatnonzero(names == name)
+    for name, rows in sorted(window.topology.rows_of_model.items()):
         if len(rows) < parameters.least_engines:
             continue
-        model = Entity(EntityKind.MODEL, str(name))
+        model = Entity(EntityKind.MODEL, name)
         size = np.array([float(len(rows) - 1)])
         many = parameters.model_blocks
         now, past, raised = _raised(parameters, _without_largest(started[rows]), size, many)

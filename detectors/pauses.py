@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import PausesParameters
-from detectors.statistics import Floats, block_means, others_largest, others_median, own_past, row_mean
-from serving.telemetry import counters
+from detectors.statistics import Floats, block_means, histogram_steps, others_largest, others_median, own_past, row_mean
 from serving.telemetry.window import HistogramMatrix, Window
 
 NEEDS = frozenset({"engine.inter_token"})
@@ -55,8 +54,12 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
 
 def _gaps(window: Window, matrix: HistogramMatrix, bucket: NDArray[np.intp]) -> Floats:
     """1 for a reading that holds a gap over the engine's bound, 0 for one that holds only shorter ones, else NaN."""
-    starts = window.values("engine.process_start")
-    total = counters.increments(matrix.counts[:, :, -1], starts)
-    below = np.take_along_axis(matrix.counts, bucket[:, None, None], axis=2)[:, :, 0]
-    short = counters.increments(below, starts)
-    return np.where(total > 0, (total - short > 0).astype(np.float64), np.nan)
+    total, _ = histogram_steps(window, "engine.inter_token")
+    below = np.empty_like(total)
+    for place in np.unique(bucket):  # few, for engines of one kind have about the same usual time
+        rows = bucket == place
+        below[rows] = matrix.counts[:, :, place] if rows.all() else matrix.counts[rows, :, place]
+    short = window.grown("engine.inter_token", below)
+    gaps = (total > short).astype(np.float64)
+    gaps[~(total > 0)] = np.nan
+    return gaps

@@ -120,6 +120,14 @@ class Topology:
         """What is known of `engine`. Raises KeyError when it is not on the map."""
         return self._facts[engine.name]
 
+    def part(self, rows: slice) -> "Topology":
+        """The same map with only the engines of `rows` as its `engines`, rows and peers; relations lead as far as before."""
+        some = object.__new__(Topology)
+        some._graph, some._inverse = self._graph, self._inverse
+        some.engines = self.engines[rows]
+        some._facts = MappingProxyType({engine.name: self._facts[engine.name] for engine in some.engines})
+        return some
+
     def entities(self, kind: EntityKind) -> Iterator[Entity]:
         """All entities of one kind, in the order they came onto the map."""
         return (entity for entity in self._graph.nodes if entity.kind is kind)

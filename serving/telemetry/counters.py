@@ -57,7 +57,8 @@ def increments(values: Floats, starts: Floats | None = None) -> Floats:
     `starts` are the process start times (same shape); a change of start is a reset even where the value did not fall.
     NaN where a sample or its predecessor is missing. The first present sample of a row has no predecessor: NaN.
     """
-    grown = np.full_like(values, np.nan)
+    grown = np.empty_like(values)
+    grown[:, :1] = np.nan
     if values.shape[1] < 2:  # noqa: PLR2004 - one sample shows no change
         return grown
     np.subtract(values[:, 1:], values[:, :-1], out=grown[:, 1:])

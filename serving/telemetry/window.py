@@ -3,8 +3,8 @@
 Rows are engines in the order of `topology.engines`, columns are the times of `times`. Missing is NaN, never zero.
 """
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -92,6 +92,24 @@ class Window:
         known: T = self._known[key]
         return known
 
+    def parts(self, rows: int) -> Iterator["Window"]:
+        """The window cut into windows of at most `rows` engines each, in order, for what is said of each engine alone.
+
+        They fit into a processor's cache where the whole does not. `stages` is left out.
+        """
+        for first in range(0, self.rows, rows):
+            some = slice(first, first + rows)
+            yield replace(
+                self,
+                topology=self.topology.part(some),
+                signals={name: SignalMatrix(m.values[some], m.sampled_at[some]) for name, m in self.signals.items()},
+                histograms={
+                    name: HistogramMatrix(m.bounds, m.counts[some], m.sums[some], m.sampled_at[some])
+                    for name, m in self.histograms.items()
+                },
+                stages=None,
+            )
+
     def values(self, signal: str, seconds: float | None = None) -> Floats:
         """The samples of `signal`, (engines, times); only those of the last `seconds` where given.
 
@@ -121,7 +139,10 @@ class Window:
 
     def increments(self, counter: str) -> Floats:
         """What `counter` grew by at each sample, reset-aware and keyed by process start. (engines, times), read-only."""
-        return self.once(("increments", counter), lambda: self.grown(counter, self.values(counter)))
+        matrix = self.signals.get(counter)
+        if matrix is None:
+            return self.values(counter)
+        return self.once(("increments", counter), lambda: self.grown(counter, matrix.values))
 
     def histogram_increments(self, histogram: str) -> tuple[Floats, Floats]:
         """New observations at each sample and their sum: as `increments`, two arrays (engines, times), read-only."""
@@ -145,6 +166,8 @@ class Window:
 
     def increase(self, counter: str, seconds: float) -> Floats:
         """What `counter` grew by over the last `seconds`. NaN with fewer than two samples. Shape (engines,)."""
+        if counter not in self.signals:
+            return np.full(self.rows, np.nan)
         return self._increase(counter, self.values(counter, seconds), self._columns(seconds))
 
     def rate(self, counter: str, seconds: float) -> Floats:
