@@ -1,6 +1,7 @@
 """A whole local fleet of simulated engines, started and steered by the command line as a person would."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -40,8 +41,9 @@ class Fleet:
 
 
 def free_range(length: int = 100) -> int:
-    """The first port of a range in which the ports that a local fleet uses are free."""
-    for base in range(21_000, 60_000, length):
+    """The first port of a range in which the ports that a local fleet uses are free; test processes look at different ones."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for base in range(21_000 + worker * length, 60_000, 8 * length):
         taken = False
         for port in (base, base + 1, base + 2, base + 3, base + 90, base + 91, base + 92):
             with socket.socket() as probe:
