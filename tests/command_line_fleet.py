@@ -41,7 +41,7 @@ class Fleet:
 
 
 def free_range(length: int = 100) -> int:
-    """The first port of a range in which the ports that a local fleet uses are free; test processes look at different ones."""
+    """The first port of a range whose ports a local fleet can have; test processes look at different ones."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     for base in range(21_000 + worker * length, 60_000, 8 * length):
         taken = False
