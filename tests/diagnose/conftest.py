@@ -25,14 +25,13 @@ _WORK = ("vllm:iteration_tokens_total_count", "vllm:iteration_tokens_total_sum",
 class HandMadeEngine:
     """A server whose /metrics is the recorded exposition, `pace` steps on at each scrape, with `running` requests."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, server: HTTPServer) -> None:
         self.text = text
         self.pace = 100
         self.running = 2
         self.scrapes = 0
-        self.server = HTTPServer()
+        self.server = server
         self.server.expect_request("/metrics").respond_with_handler(self._metrics)
-        self.server.start()
 
     @property
     def url(self) -> str:
@@ -77,18 +76,29 @@ def older_exposition(exposition: str) -> str:
     return exposition
 
 
+@pytest.fixture(scope="session")
+def pool() -> Iterator[list[HTTPServer]]:
+    """Servers for the whole session: to stop one takes half a second."""
+    servers = [HTTPServer() for _ in range(3)]
+    yield servers
+    for server in servers:
+        if server.is_running():
+            server.stop()
+
+
 @pytest.fixture
-def engine_of() -> Iterator[Callable[[str], HandMadeEngine]]:
-    engines: list[HandMadeEngine] = []
+def free_servers(pool: list[HTTPServer]) -> Iterator[HTTPServer]:
+    """Running servers that know nothing yet."""
+    for server in pool:
+        server.clear()
+        if not server.is_running():
+            server.start()
+    return iter(pool)
 
-    def make(text: str) -> HandMadeEngine:
-        engines.append(HandMadeEngine(text))
-        return engines[-1]
 
-    yield make
-    for engine in engines:
-        if engine.server.is_running():
-            engine.server.stop()
+@pytest.fixture
+def engine_of(free_servers: Iterator[HTTPServer]) -> Callable[[str], HandMadeEngine]:
+    return lambda text: HandMadeEngine(text, next(free_servers))
 
 
 @pytest.fixture
@@ -97,14 +107,9 @@ def engine(engine_of: Callable[[str], HandMadeEngine], exposition: str) -> HandM
 
 
 @pytest.fixture
-def stranger() -> Iterator[HTTPServer]:
+def stranger(free_servers: Iterator[HTTPServer]) -> HTTPServer:
     """A server that a test makes into anything."""
-    server = HTTPServer()
-    server.start()
-    yield server
-    server.clear()
-    if server.is_running():
-        server.stop()
+    return next(free_servers)
 
 
 @pytest.fixture
