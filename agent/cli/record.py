@@ -116,6 +116,7 @@ def _live(
         interval=interval,
         timeout=min(interval, scraping.timeout if scraping else interval),
     )
+    typer.echo(f"recording {len(topology.engines)} engines for {duration(lasting)}; Ctrl-C ends it and writes", err=True)
     try:
         with progress(round(lasting), quiet=quiet, doing="recording") as steps:
             recorded = asyncio.run(_until_told(recorder, lasting, steps.reached))

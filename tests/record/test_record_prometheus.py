@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import run
 from past_store import PastStore
+from replay_command import run
 
 from serving.telemetry.recording import Recording
 from serving.telemetry.recording_files import series_lines

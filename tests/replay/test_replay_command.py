@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command import run
+from replay_command import run
 
 SERIES = "series.jsonl.gz"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from command import run
 from past_store import PastStore
+from replay_command import run
 
 from agent.replay.past import CHUNK
 from serving.telemetry.loop_thread import LoopThread

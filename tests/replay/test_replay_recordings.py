@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import run
+from replay_command import run
 
 TOTALS = (
     "faults",

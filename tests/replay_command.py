@@ -13,3 +13,7 @@ app.command()(record.record)
 def run(*arguments: object) -> Result:
     """The result of `fleetwarden` with these arguments. What it raises is raised."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+if __name__ == "__main__":
+    app()
