@@ -25,6 +25,7 @@ from agent.incident import (
 )
 from agent.report import wording
 from agent.report.outlook import NEEDS_PERSON, outlook
+from agent.report.plainly import plainly
 from agent.report.story import story
 
 LAST = "last"
@@ -146,7 +147,7 @@ def summary(incident: Incident) -> IncidentSummary:
         score=round(incident.diagnosis.score, 3),
         enough=incident.diagnosis.enough,
         needs_person=outlook(incident) in NEEDS_PERSON,
-        says=incident.says or (incident.decision.says if incident.decision else ""),
+        says=plainly(incident.says or (incident.decision.says if incident.decision else "")),
         cost=incident.cost,
     )
 
@@ -268,7 +269,7 @@ def _verifications(events: Iterable[IncidentEvent]) -> list[VerificationRow]:
             began = event.at
         elif began is not None and isinstance(event, Ended | RollbackStarted):
             verdict = "recovered" if isinstance(event, Ended) and event.state == "resolved" else "not_recovered"
-            rows.append(VerificationRow(began_at=began, ended_at=event.at, verdict=verdict, says=event.says))
+            rows.append(VerificationRow(began_at=began, ended_at=event.at, verdict=verdict, says=plainly(event.says)))
             began = None
     if began is not None:
         rows.append(VerificationRow(began_at=began, ended_at=None, verdict="under_way", says=""))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from agent.incident import Incident
+from agent.report.plainly import plainly
 from serving.fleet.entity import Entity
 from serving.telemetry.window import Window
 
@@ -112,7 +113,7 @@ def incident_rows(incidents: Iterable[Incident]) -> list[IncidentRow]:
             state=incident.state,
             opened_at=incident.opened_at,
             score=round(incident.diagnosis.score, 3),
-            says=incident.says or (incident.decision.says if incident.decision else ""),
+            says=plainly(incident.says or (incident.decision.says if incident.decision else "")),
         )
         for incident in incidents
     ]
