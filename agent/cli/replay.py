@@ -1,6 +1,7 @@
 """`fleetwarden replay`: what the warden would have seen, called and done, over recorded telemetry."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from agent.loop import Minds, StepReport
 from agent.replay.hands import Bystander
 from agent.replay.judge import Judgement, judge
 from agent.replay.page import Told, page
+from agent.replay.past import PrometheusRange
 from agent.replay.play import Played, Recorded, play
 from agent.replay.rows import Row, rows
 from agent.replay.traces import Traces
@@ -92,24 +94,15 @@ def replay(
         source, labels = labels, ""
     if source is None:
         fail("name what to replay: a recording folder, or the base URL of a Prometheus with --from and --to")
-    clock = SystemClock()
-    try:
-        if source.startswith(("http://", "https://")):
-            ask = Asked(source, begin, end, tuple(match or ()), token_file, interval)
-            recorded: Recorded = open_range(ask, fleet, clock)
-            happenings = read_labels(Path(labels)) if labels else None
-        else:
-            recorded, happenings = _folder(Path(source), labels, interval)
-    except (RecordingError, PromqlError, ValueError) as unreadable:
-        fail(str(unreadable))
-    minds, horizon = _minds(config, fleet, recorded.cadence)
+    if html is not None and not html.parent.is_dir():
+        fail(f"{html} cannot be written: there is no folder {html.parent}")
+    asked = Asked(source, begin, end, tuple(match or ()), token_file, interval)
     traces = Traces() if html is not None else None
-    try:
+    with _opened(asked, labels, fleet) as (recorded, happenings):
+        minds, horizon = _minds(config, fleet, recorded.cadence)
         with progress(len(recorded.times), quiet=as_json) as steps:
             watch = _watching(steps, traces)
-            played = play(recorded, minds, shipped_verbs(), horizon=horizon, measuring=clock, watch=watch)
-    except (RecordingError, PromqlError) as unreadable:
-        fail(str(unreadable))
+            played = play(recorded, minds, shipped_verbs(), horizon=horizon, measuring=SystemClock(), watch=watch)
     found = rows(played)
     judgement = None if happenings is None else judge(found, faults_in(happenings, played.ended))
     if html is not None and traces is not None:
@@ -119,6 +112,27 @@ def replay(
     else:
         _print(source, played, found, judgement)
     raise typer.Exit(0 if judgement is None or judgement.good else 1)
+
+
+@contextlib.contextmanager
+def _opened(asked: Asked, labels: str | None, fleet: Path | None) -> Iterator[tuple[Recorded, tuple[Happening, ...] | None]]:
+    """What is replayed, and its labels where there are any. What cannot be read ends the command."""
+    try:
+        if not asked.url.startswith(("http://", "https://")):
+            yield _folder(Path(asked.url), labels, asked.interval)
+            return
+        happenings = read_labels(Path(labels)) if labels else None
+        with contextlib.closing(_range(asked, fleet)) as recorded:
+            yield recorded, happenings
+    except (RecordingError, PromqlError) as unreadable:
+        fail(str(unreadable))
+
+
+def _range(asked: Asked, fleet: Path | None) -> PrometheusRange:
+    try:
+        return open_range(asked, fleet, SystemClock())
+    except ValueError as mistyped:
+        fail(str(mistyped))
 
 
 def _folder(folder: Path, labels: str | None, interval: float | None) -> tuple[Recording, tuple[Happening, ...] | None]:

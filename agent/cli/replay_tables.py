@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import typer
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -21,7 +22,8 @@ VERDICTS = {
     Verdict.NOT_ENOUGH: ("not enough evidence", "yellow"),
     Verdict.MISSED: ("MISSED", "bold red"),
 }
-SAYS = 160
+SAYS = 160  # characters of one cell
+LONG = 300  # steps that take longer than a glance
 
 
 def incident_table(rows: Iterable[Row], judgement: Judgement | None) -> Table:
@@ -82,7 +84,7 @@ def totals_line(judgement: Judgement) -> Text:
 
 @contextmanager
 def progress(total: int, *, quiet: bool, doing: str = "replaying") -> Iterator["Steps"]:
-    """How far it has come, on standard error: a bar on a terminal, nothing elsewhere."""
+    """How far it has come, on standard error: a bar on a terminal, a line for each quarter of long work elsewhere."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
@@ -94,22 +96,30 @@ def progress(total: int, *, quiet: bool, doing: str = "replaying") -> Iterator["
         disable=quiet or not console.is_terminal,
     )
     with bar:
-        yield Steps(bar, bar.add_task(doing, total=total))
+        plain = not quiet and not console.is_terminal and total >= LONG
+        yield Steps(bar, bar.add_task(doing, total=total), total, doing if plain else "")
 
 
 class Steps:
-    """Counts what is done."""
+    """Counts what is done. `plainly` is what it is called where no bar is shown, empty where nothing is to be said."""
 
-    def __init__(self, bar: Progress, task: Any) -> None:
+    def __init__(self, bar: Progress, task: Any, total: int, plainly: str) -> None:
         self._bar = bar
         self._task = task
+        self._total = total
+        self._plainly = plainly
+        self._so_far = 0.0
 
     def done(self, more: int = 1) -> None:
         """So many more."""
-        self._bar.advance(self._task, more)
+        self.reached(self._so_far + more)
 
     def reached(self, so_far: float) -> None:
         """So many in all."""
+        quarters = [int(4 * done / self._total) for done in (self._so_far, so_far)]
+        if self._plainly and quarters[1] > quarters[0]:
+            typer.echo(f"{self._plainly}: {25 * quarters[1]} %", err=True)
+        self._so_far = so_far
         self._bar.update(self._task, completed=so_far)
 
 
