@@ -196,17 +196,19 @@ def _in_own_process(engines: int, ticks: int, repeats: int, interval: float) -> 
     return row
 
 
-def _table(rows: list[JsonObject], result: Mapping[str, Any]) -> Table:
+def table(result: Mapping[str, Any]) -> Table:
+    """The rows as a table for people."""
+    rows = result["rows"]
     caption = (
         f"CPU seconds of one core, median of {rows[0]['repeats']} steps (least to most); {rows[0]['signals']} signals over "
         f"{rows[0]['ticks']} ticks of {result['interval_s']:g} s; load average {result['load_average']:.1f}"
     )
-    table = Table(title="cost of one step (synthetic)", caption=caption, box=None, header_style="bold dim")
+    shown = Table(title="cost of one step (synthetic)", caption=caption, box=None, header_style="bold dim")
     for column in ("engines", *STAGES, "step", "us per engine", "peak RSS", "incidents"):
-        table.add_column(column, justify="right")
+        shown.add_column(column, justify="right")
     for row in rows:
         step, per_engine = row["step"], row["step"]["median_s"] / row["engines"] * 1e6
-        table.add_row(
+        shown.add_row(
             f"{row['engines']:,}",
             *(f"{row['stages'][stage]['median_s']:.3f}" for stage in STAGES),
             f"{step['median_s']:.3f} ({step['min_s']:.3f} to {step['max_s']:.3f})",
@@ -214,7 +216,7 @@ def _table(rows: list[JsonObject], result: Mapping[str, Any]) -> Table:
             f"{row['peak_rss_mib']:,.0f} MiB",
             str(row["incidents"]),
         )
-    return table
+    return shown
 
 
 def main(
@@ -246,7 +248,7 @@ def main(
         print(json.dumps(result, indent=2))
     else:
         console = Console(width=140)
-        console.print(_table(rows, result))
+        console.print(table(result))
         console.print(f"cost grows with engines to the power of {result['exponent']} (1 is linear)", highlight=False)
     raise typer.Exit(1 if late else 0)
 
