@@ -135,9 +135,12 @@ def _pace(subject: str, cadence: float | None) -> Check:
 def _found(subject: str, topology: Topology, reading: Reading) -> list[Check]:
     """Whether it holds every engine of the map, each once."""
     checks = []
-    lost = {name: failure.detail for name, failure in reading.failures.items()}
-    todo = "correct `labels` or `url` in the fleet file, or the scrape configuration; see its page /targets"
-    checks += [problem("store.engines", name, says, todo) for name, says in sorted(lost.items())]
+    lost = dict(sorted((name, failure.detail) for name, failure in reading.failures.items()))
+    if lost:
+        todo = "correct `labels` or `url` in the fleet file, or the scrape configuration; see its page /targets"
+        first = next(iter(lost.values()))
+        says = f"does not know {', '.join(lost)} as up. Of {next(iter(lost))}: {first}"
+        checks.append(problem("store.engines", subject, says, todo, lost=lost))
     checks += [
         warning("store.doubled", event.entity.name, event.text, "drop one of the scrape jobs") for event in reading.events
     ]
