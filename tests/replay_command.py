@@ -6,7 +6,7 @@ from typer.testing import CliRunner, Result
 from agent.cli import record, replay
 
 app = typer.Typer(pretty_exceptions_enable=False)
-app.command(cls=replay.ReplayCommand)(replay.replay)
+app.command(cls=replay.COMMAND_CLASS)(replay.replay)
 app.command()(record.record)
 
 

@@ -54,6 +54,10 @@ class ReplayCommand(TyperCommand):
         return super().parse_args(ctx, given)
 
 
+COMMAND_CLASS = ReplayCommand
+"""What the command must be mounted with."""
+
+
 def replay(
     source: Annotated[
         str | None, typer.Argument(help="A recording folder, or the base URL of a Prometheus.", show_default=False)
