@@ -48,11 +48,12 @@ def build(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
     app.callback()(_no_options)  # without it Typer makes a lone command the whole program
     for name in names:
         module, _, attribute = COMMANDS[name].partition(":")
-        mounted = getattr(import_module(f"agent.cli.{module}"), attribute)
+        home = import_module(f"agent.cli.{module}")
+        mounted = getattr(home, attribute)
         if isinstance(mounted, typer.Typer):
             app.add_typer(mounted, name=name)
         else:
-            app.command(name)(mounted)
+            app.command(name, cls=getattr(home, "COMMAND_CLASS", None))(mounted)
     return app
 
 
