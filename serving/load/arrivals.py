@@ -70,7 +70,6 @@ class Arrival:
     at: float
     prompt: tuple[int, ...]
     max_tokens: int
-    seed: int
 
 
 def arrivals(plan: LoadPlan) -> Iterator[Arrival]:
@@ -83,7 +82,7 @@ def arrivals(plan: LoadPlan) -> Iterator[Arrival]:
         wanted = plan.prompt_tokens or plan.pattern.prompt.draw(rng)
         output = plan.output_tokens or plan.pattern.output.draw(rng)
         prompt = tuple(rng.choices(range(_FIRST_ID, _LAST_ID), k=wanted))
-        yield Arrival(now, prompt, output, number)
+        yield Arrival(now, prompt, output)
 
 
 def _check(name: str, value: float, over: float, most: float) -> None:

@@ -225,3 +225,9 @@ def test_whole_numbers_may_be_written_as_floats() -> None:
     assert chosen.prompt_tokens == 1500
     with pytest.raises(SystemExit):
         parser().parse_args(["--url", "u", "--model", "m", "--prompt-tokens", "1.5"])
+
+
+async def test_no_request_carries_a_seed_since_some_engines_die_of_one(server: Server) -> None:
+    await run_load(LoadPlan(PATTERNS["steady"], server.url, "m", rps=20.0, seconds=0.5, prompt_tokens=5, output_tokens=2))
+    assert server.bodies
+    assert all("seed" not in body for body in server.bodies)
