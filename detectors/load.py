@@ -64,7 +64,9 @@ def _queue(window: Window, parameters: LoadParameters) -> list[Finding]:
     mean = row_mean(late)
     fresh = np.where(np.isnan(late_at), -np.inf, late_at).max(axis=1, initial=-np.inf) >= window.now - parameters.fresh
     found = fresh & (share >= parameters.queue_share) & (span >= parameters.queue_hold)
-    since = trailing_run(condition(waiting, waiting > 0), at).since
+    rows = np.flatnonzero(found)
+    since = np.full(window.rows, np.nan)
+    since[rows] = trailing_run(condition(waiting[rows], waiting[rows] > 0), at[rows]).since
     since = np.fmin(since, window.now - parameters.queue_hold)
     return [
         Finding(
@@ -83,7 +85,7 @@ def _queue(window: Window, parameters: LoadParameters) -> list[Finding]:
                 ),
             ),
         )
-        for row in np.flatnonzero(found)
+        for row in rows
     ]
 
 
@@ -118,6 +120,8 @@ def _batch_full(window: Window, parameters: LoadParameters) -> list[Finding]:
 
 
 def _long_generations(window: Window, parameters: LoadParameters) -> list[Finding]:
+    if "engine.generation_length" not in window.histograms:
+        return []
     counts, sums = steps = histogram_steps(window, "engine.generation_length")
     recent, _ = recent_mean(steps, window.times > window.now - parameters.lengths_over, parameters.long_requests)
     per_block = block_ratio(sums, counts, window.times, window.now, parameters.lengths_over)
