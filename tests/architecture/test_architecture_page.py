@@ -12,7 +12,8 @@ ROOMS = ("serving", "detectors", "actuators", "runbooks", "agent")
 
 
 def _paths() -> list[str]:
-    return [quoted for quoted in re.findall(r"`([a-z_]+(?:/[A-Za-z0-9_.]+)*)`", PAGE) if quoted.split("/")[0] in (*ROOMS, "docs")]
+    quoted = re.findall(r"`([a-z_]+(?:/[A-Za-z0-9_.]+)*)`", PAGE)
+    return [path for path in quoted if path.split("/")[0] in (*ROOMS, "docs")]
 
 
 @pytest.mark.parametrize("path", sorted(set(_paths())))
