@@ -7,7 +7,14 @@ import socket
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
 
 from serving.clock import Clock, SystemClock
 from serving.simulator.batching import BatchingEngine
@@ -54,6 +61,10 @@ class SimulatedEngine:
             count_client_aborts=settings.count_client_aborts,
             on_finished=self._finished if self.spans else None,
         )
+        # Not the library's global registry: whatever else is imported into this process may put metrics of its own there.
+        self._process = CollectorRegistry()
+        for collector in (GCCollector, PlatformCollector, ProcessCollector):  # in the order of vLLM's exposition
+            collector(registry=self._process)
         self._http = HttpMeasures(clock.now())
         self._exposition = EngineExposition(
             frontend.measures, model=settings.model, cache=settings.cache_labels(), created_at=clock.now()
@@ -74,7 +85,7 @@ class SimulatedEngine:
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """The exposition: the process, the engine, HTTP."""
-        parts = (generate_latest(REGISTRY), self._exposition.text().encode(), self._http.text().encode())
+        parts = (generate_latest(self._process), self._exposition.text().encode(), self._http.text().encode())
         return web.Response(body=b"".join(parts), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     def _finished(self, finished: Finished) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY, Counter
 from prometheus_client.parser import text_string_to_metric_families
 from served_engine import Served, Start
 
@@ -134,3 +135,11 @@ def test_a_value_on_a_bound_belongs_to_its_bucket() -> None:
         histogram.observe(value)
     assert histogram.counts == [1, 2, 1]
     assert (histogram.count, histogram.total) == (4, 7.5)
+
+
+async def test_metrics_of_other_code_in_the_process_do_not_leak_in(start: Start) -> None:
+    stranger = Counter("stranger_things", "A counter that some library put into the global registry")
+    try:
+        assert "stranger" not in await (await start()).exposition()
+    finally:
+        REGISTRY.unregister(stranger)
