@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not vllm_available(), reason="vLLM is not installed: `make setup-vllm` brings the CPU build"),
 ]
 
-SETTLED_S = 45.0  # without an open incident, so that one case's after-effects are not the next one's evidence
+SETTLED_S = 20.0  # without an open incident, so that one case's after-effects are not the next one's evidence
 
 
 @dataclass(frozen=True)
