@@ -37,7 +37,6 @@ CASES = (
     Case("engine-hang", "tiny-1", "engine.hung", (("engine.canary", "failed"), *RESTARTED)),
     Case("engine-kill", "tiny-0", "engine.dead", RESTARTED),
     Case("gc-stall", "tiny-2", "engine.gc_stall", RESTARTED),
-    Case("prefill-flood", "tiny-1", "prefill.saturated", (("door.set_weight", "done"), ("door.set_weight", "done"))),
     Case("kv-flood", "tiny-0", "engine.kv_pressure", (("door.set_weight", "done"), ("door.set_weight", "done"))),
 )
 FLOOD_S = "75"

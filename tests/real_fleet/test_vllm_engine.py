@@ -225,7 +225,7 @@ def test_gc_stalls_really_pause_the_engine_and_end_with_the_undo(fleet: Fleet) -
     injection = fleet.faults.inject("gc-stall", NAME, pause_s=pause_s, every_s=1.5)
     until(lambda: pauses(MOST_TOKENS) >= before + 3)
     assert fleet.faults.clear(injection.id)[0].ok
-    until(lambda: pauses(MOST_TOKENS) <= before)
+    until(lambda: pauses(MOST_TOKENS) <= before + 1)  # a neighbour's noise may make one; the collector made three and more
 
 
 def test_a_killed_core_ends_the_api_process_and_a_restart_serves_again(fleet: Fleet) -> None:
