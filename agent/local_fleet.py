@@ -5,7 +5,7 @@ Everything runs in detached processes that are described on disk (serving.engine
 
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from serving.faults.faults import Faults
 from serving.fleet.fleet_file import EngineEntry, FleetFile, GatewayEntry, NodeEntry, OtlpEntry, ScrapeEntry, TelemetryEntry
 
 HOST = "127.0.0.1"
-SERVICES = ("door", "load", "warden")
+STOPPED_IN_THIS_ORDER = ("warden", "load", "door")  # the warden first: it must not repair what is being stopped
 ENGINE_STOP_GRACE_S = 5.0
 DETECTORS = """\
 # What differs from the built-in parameters (detectors/parameters.yaml) on this fleet.
@@ -118,23 +118,19 @@ class LocalFleet:
         if plan.engines + 1 >= plan.admin_port - plan.base_port:
             raise LocalFleetError(f"{plan.engines} engines are too many for one machine's plan; at most 88")
         for port, owner in plan.ports().items():
-            if not _is_free(port):
+            if not is_free(port):
                 raise LocalFleetError(
                     f"port {port} is taken, and {owner} needs it; stop what listens there (`ss -ltnp sport = :{port}`) "
                     "or choose another range with --base-port"
                 )
         self.directory.mkdir(parents=True, exist_ok=True)
-        for stale in set(self.engines.names()) - {plan.engine_name(n) for n in range(plan.engines)}:
-            self.engines.remove(stale)
+        engines, services = self._engine_specs(plan), self._service_specs(plan)
         self.door_file.unlink(missing_ok=True)  # what an earlier door was ordered says nothing about these engines
-        fleet = self._fleet(plan)
-        fleet.dump(self.fleet_file)
+        _fleet(plan, engines).dump(self.fleet_file)
         self.detectors_file.write_text(DETECTORS)
         self.warden_file.write_text(yaml.safe_dump(self._warden_settings(plan), sort_keys=False))
-        for spec in self._engine_specs(plan):
-            self.engines.add(spec)
-        for spec in self._service_specs(plan):
-            self.services.add(spec)
+        _record(self.engines, engines)
+        _record(self.services, services)
 
     def start(self, service: str) -> None:
         """Start `door`, `load` or `warden` unless it runs."""
@@ -154,7 +150,7 @@ class LocalFleet:
 
         Faults at work are taken back last: a load on an engine ends with it, and what was killed is not started again.
         """
-        for name in ("warden", "load", "door"):
+        for name in STOPPED_IN_THIS_ORDER:
             if name in self.services.names():
                 self.services.stop(name, grace_s=ENGINE_STOP_GRACE_S)
                 yield name
@@ -163,21 +159,6 @@ class LocalFleet:
             yield name
         for cleared in Faults(self.directory, self.engines, self._clock).clear("all"):
             yield f"fault {cleared.injection.id}"
-
-    def _fleet(self, plan: Plan) -> FleetFile:
-        specs = self._engine_specs(plan)
-        nodes = [f"node-{chr(ord('a') + n % 26)}" for n in range(len(specs))]
-        return FleetFile(
-            fleet="local",
-            cell="local",
-            nodes=[NodeEntry(name=node) for node in dict.fromkeys(nodes)],
-            engines=[
-                EngineEntry(name=spec.name, url=spec.url, model=spec.model, node=node, hardware=spec.hardware)
-                for spec, node in zip(specs, nodes, strict=True)
-            ],
-            gateway=GatewayEntry(name="door", url=plan.door_url, admin_url=f"http://{HOST}:{plan.admin_port}"),
-            telemetry=TelemetryEntry(scrape=ScrapeEntry(), otlp=OtlpEntry(host=HOST, port=plan.otlp_port)),
-        )
 
     def _engine_specs(self, plan: Plan) -> list[EngineSpec]:
         traces = f"http://{HOST}:{plan.otlp_port}/v1/traces"
@@ -232,11 +213,35 @@ def wait_until(ready: Callable[[], bool], clock: Clock, seconds: float, poll_s: 
     return True
 
 
+def _fleet(plan: Plan, specs: Sequence[EngineSpec]) -> FleetFile:
+    nodes = [f"node-{chr(ord('a') + n % 26)}" for n in range(len(specs))]
+    return FleetFile(
+        fleet="local",
+        cell="local",
+        nodes=[NodeEntry(name=node) for node in dict.fromkeys(nodes)],
+        engines=[
+            EngineEntry(name=spec.name, url=spec.url, model=spec.model, node=node, hardware=spec.hardware)
+            for spec, node in zip(specs, nodes, strict=True)
+        ],
+        gateway=GatewayEntry(name="door", url=plan.door_url, admin_url=f"http://{HOST}:{plan.admin_port}"),
+        telemetry=TelemetryEntry(scrape=ScrapeEntry(), otlp=OtlpEntry(host=HOST, port=plan.otlp_port)),
+    )
+
+
+def _record(keeper: LocalEngines, specs: Sequence[EngineSpec]) -> None:
+    """Keep these specs and no others: what an earlier plan had and this one has not must not be started again."""
+    for stale in set(keeper.names()) - {spec.name for spec in specs}:
+        keeper.remove(stale)
+    for spec in specs:
+        keeper.add(spec)
+
+
 def _service(name: str, command: tuple[str, ...], port: int) -> EngineSpec:
     return EngineSpec(name=name, kind=EngineKind.PROGRAM, command=command, port=port, model="-")
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether a process may listen on this port of the loopback."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agent.local_fleet import Plan, is_free
 from serving.clock import SystemClock
 
 CLOCK = SystemClock()
@@ -44,13 +44,6 @@ def free_range(length: int = 100) -> int:
     """The first port of a range whose ports a local fleet can have; test processes look at different ones."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     for base in range(21_000 + worker * length, 60_000, 8 * length):
-        taken = False
-        for port in (base, base + 1, base + 2, base + 3, base + 90, base + 91, base + 92):
-            with socket.socket() as probe:
-                try:
-                    probe.bind(("127.0.0.1", port))
-                except OSError:
-                    taken = True
-        if not taken:
+        if all(is_free(port) for port in Plan(base_port=base).ports()):
             return base
     pytest.fail("no free range of ports")

@@ -26,6 +26,7 @@ from serving.engines.specs import EngineKind, VllmMissingError
 from serving.engines.state_directory import default_state_directory
 
 READY_S = {EngineKind.SIMULATED: 60.0, EngineKind.VLLM: 900.0}
+USUAL_RPS = {EngineKind.SIMULATED: 6.0, EngineKind.VLLM: 1.5}  # real engines share two small cores
 SERVICE_READY_S = 30.0
 WIDE = 160
 PLAIN_TABLE_S = 30.0  # without a terminal the table is printed anew only so often
@@ -36,7 +37,12 @@ def up(
     real: Annotated[
         bool, typer.Option("--real", help="Real vLLM engines instead of simulated ones (see make setup-vllm).")
     ] = False,
-    rps: Annotated[float, typer.Option(min=0, help="Load through the front door, requests per second; 0: none.")] = 6.0,
+    rps: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Load through the front door, requests per second; 0: none.", show_default="6; with --real 1.5"
+        ),
+    ] = None,
     autonomy: Annotated[Autonomy, typer.Option(help="How far the warden may go on its own.")] = Autonomy.AUTO,
     base_port: Annotated[int, typer.Option(min=1024, max=65000, help="First port of the range that is used.")] = 8100,
     slack_webhook_file: Annotated[Path | None, typer.Option(help="File with the URL of a Slack incoming webhook.")] = None,
@@ -53,16 +59,19 @@ def up(
     signal.signal(signal.SIGTERM, _as_interrupt)
     fleet = LocalFleet(state_dir or default_state_directory(), clock)
     kind = EngineKind.VLLM if real else EngineKind.SIMULATED
-    rate = rps if rps != 6.0 or not real else 1.5  # noqa: PLR2004 - the default; real engines share two small cores
-    plan = Plan(engines, kind, base_port, rate, autonomy, slack_webhook_file)
+    plan = Plan(engines, kind, base_port, USUAL_RPS[kind] if rps is None else rps, autonomy, slack_webhook_file)
     try:
         fleet.lay_out(plan)
+    except (LocalFleetError, VllmMissingError) as error:  # nothing of this plan runs yet, and what runs is not ours to stop
+        console.print(f"[red]{error}[/red]", highlight=False)
+        raise typer.Exit(1) from None
+    try:
         _start(fleet, plan, clock, console)
         if detach:
             console.print("running; `fleetwarden status` shows it, `fleetwarden down` stops it")
             return
         _show(fleet, clock, console)
-    except (LocalFleetError, EngineError, VllmMissingError) as error:
+    except (LocalFleetError, EngineError) as error:
         console.print(f"[red]{error}[/red]", highlight=False)
         _stop(fleet, console)
         raise typer.Exit(1) from None

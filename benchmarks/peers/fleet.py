@@ -5,7 +5,6 @@ It is the product's own local fleet, started by its own command. Every process t
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 import requests
 import yaml
 
+from agent.local_fleet import is_free
 from serving.clock import Clock
 from serving.faults.catalogue import catalogue
 
@@ -119,19 +119,9 @@ def free_range(engines: int) -> int:
     """The first port of a range in which everything that is needed is free. Raises FleetError when there is none."""
     needed = [*range(1 + engines), *range(DOOR_ADMIN, PROMETHEUS_OLD + 1), *range(PROXIES, PROXIES + engines)]
     for first in range(FIRST_PORT, LAST_PORT, STRIDE):
-        if all(_is_free(first + offset) for offset in needed):
+        if all(is_free(first + offset) for offset in needed):
             return first
     raise FleetError(f"no free range of ports between {FIRST_PORT} and {LAST_PORT}; name one with --base-port")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True
 
 
 def _prometheus(
