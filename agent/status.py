@@ -3,7 +3,7 @@
 The keys of the models below are the keys of `fleetwarden status --json`; they stay stable.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +12,13 @@ from pydantic import BaseModel, ConfigDict
 
 from agent.incident import Incident
 from agent.report.plainly import plainly
-from serving.fleet.entity import Entity
 from serving.telemetry.window import Window
 
 FILE_NAME = "status.json"
 FRESH_S = 15.0  # an older sample is not shown: a blank is honest, an old number is not
 RATE_S = 15.0
+
+Column = list[float | None]
 
 
 class _Row(BaseModel):
@@ -77,26 +78,25 @@ class FleetStatus(_Row):
 def engine_rows(window: Window, open_incidents: Iterable[Incident]) -> list[EngineRow]:
     """One row per engine of the window, in its order."""
     blamed = {incident.entity: incident for incident in open_incidents}
-    latest = {name: window.latest(name, FRESH_S) for name in ("scrape.up", "door.drained", "door.ejected", *_GAUGES)}
-    rates = {name: window.rate(name, RATE_S) for name in ("engine.steps", "engine.generation_tokens", "door.started")}
-    ttft = window.quantile("engine.ttft", 0.5, 4 * RATE_S)
+    shown = {name: _column(window.latest(name, FRESH_S)) for name in _GAUGES}
+    shown |= {name: _column(window.rate(name, RATE_S)) for name in _COUNTERS}
+    ttft = _column(window.quantile("engine.ttft", 0.5, 4 * RATE_S))
     rows = []
     for row, engine in enumerate(window.topology.engines):
-        now = {name: _number(column, row) for name, column in (latest | rates).items()}
         incident = blamed.get(engine)
         rows.append(
             EngineRow(
                 engine=engine.name,
                 model=window.topology.facts(engine).model,
-                state=_state(now, incident),
-                in_flight=now["door.in_flight"],
-                running=now["engine.running"],
-                waiting=now["engine.waiting"],
-                kv_usage=now["engine.kv_usage"],
-                steps_per_s=now["engine.steps"],
-                tokens_per_s=now["engine.generation_tokens"],
-                requests_per_s=now["door.started"],
-                ttft_s=_number(ttft, row),
+                state=_state(shown, row, incident),
+                in_flight=shown["door.in_flight"][row],
+                running=shown["engine.running"][row],
+                waiting=shown["engine.waiting"][row],
+                kv_usage=shown["engine.kv_usage"][row],
+                steps_per_s=shown["engine.steps"][row],
+                tokens_per_s=shown["engine.generation_tokens"][row],
+                requests_per_s=shown["door.started"][row],
+                ttft_s=ttft[row],
                 incident=incident.id if incident else None,
             )
         )
@@ -123,7 +123,7 @@ def source_rows(window: Window) -> list[SourceRow]:
     """One row per source of telemetry."""
     return [
         SourceRow(
-            source=_entity(status.source),
+            source=status.source.name,
             age_s=None if status.answered_at is None else round(window.now - status.answered_at, 1),
             error=status.error,
         )
@@ -146,25 +146,24 @@ def read(directory: Path) -> FleetStatus | None:
         return None
 
 
-_GAUGES = ("door.in_flight", "engine.running", "engine.waiting", "engine.kv_usage")
+_STANDING = ("scrape.up", "door.drained", "door.ejected")
+_GAUGES = (*_STANDING, "door.in_flight", "engine.running", "engine.waiting", "engine.kv_usage")
+_COUNTERS = ("engine.steps", "engine.generation_tokens", "door.started")
 
 
-def _state(now: dict[str, float | None], incident: Incident | None) -> str:
-    if now["scrape.up"] is None:
+def _state(shown: Mapping[str, Column], row: int, incident: Incident | None) -> str:
+    up, drained, ejected = (shown[name][row] for name in _STANDING)
+    if up is None:
         return "unseen"
-    if now["scrape.up"] < 1:
+    if up < 1:
         return "down"
-    if now["door.drained"]:
+    if drained:
         return "drained"
-    if now["door.ejected"]:
+    if ejected:
         return "ejected"
     return "suspect" if incident else "serving"
 
 
-def _number(column: NDArray[np.float64], row: int) -> float | None:
-    value = float(column[row])
-    return None if np.isnan(value) else round(value, 4)
-
-
-def _entity(entity: Entity) -> str:
-    return entity.name
+def _column(values: NDArray[np.float64]) -> Column:
+    """Plain numbers for a page, a blank where nothing was measured: one conversion for all engines."""
+    return [None if value != value else value for value in np.round(values, 4).tolist()]  # noqa: PLR0124 - only NaN differs
