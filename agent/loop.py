@@ -204,8 +204,8 @@ class _StopWatch:
 
 def _attempt(incident: Incident, decision: Decision) -> int:
     """The attempt that the decision's action belongs to: the one under way, or the next."""
-    under_way = incident.state is IncidentState.ACTING or decision.reason is Reason.ROLLBACK_DUE
-    return incident.attempt if under_way else incident.attempt + 1
+    goes_on = incident.state is IncidentState.ACTING or decision.reason is Reason.ROLLBACK_DUE
+    return incident.attempt if goes_on else incident.attempt + 1
 
 
 def _is_news(decision: Decision, before: Decision | None) -> bool:

@@ -120,14 +120,12 @@ class Runner:
         self._count(report.events)
 
     def _count(self, events: Iterable[IncidentEvent]) -> None:
-        verbs: dict[str, str] = {}
-        for incident in self._journal.standing():
-            verbs |= {operation.key: operation.action.verb for operation in incident.operations}
         for event in events:
             if isinstance(event, Decided):
                 self._metrics.decided(event.decision)
-            elif isinstance(event, Finished):
-                self._metrics.operated(verbs.get(event.key, "unknown"), event.outcome.status)
+            elif isinstance(event, Finished) and (incident := self._journal.incident(event.incident)) is not None:
+                verb = next(operation.action.verb for operation in incident.operations if operation.key == event.key)
+                self._metrics.operated(verb, event.outcome.status)
 
     def _write_page(self, report: StepReport) -> None:
         switches, breaker = report.state.switches, report.state.breaker

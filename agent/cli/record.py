@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from agent.cli.replay_tables import progress
-from agent.cli.store_range import Asked, open_range
+from agent.cli.store_range import Asked, End, Match, TokenFile, open_range
 from agent.cli.tables import fail, print_json
 from agent.record.past import record_range
 from agent.replay.span import seconds
@@ -47,11 +47,9 @@ def record(
     begin: Annotated[
         str, typer.Option("--from", help="Begin of the range in it, such as 2026-11-29T15:13Z or 30m (ago).")
     ] = "1h",
-    end: Annotated[str, typer.Option("--to", help="End of that range.")] = "now",
-    match: Annotated[
-        list[str] | None, typer.Option(help="LABEL=VALUE that every query is narrowed to; may be repeated.")
-    ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with the bearer token for the Prometheus.")] = None,
+    end: End = "now",
+    match: Match = None,
+    token_file: TokenFile = None,
     labels: Annotated[Path | None, typer.Option(help="The truth about that time, to put beside it.")] = None,
     anonymise: Annotated[
         bool, typer.Option("--anonymise", help="Replace the names of engines, nodes, models, hosts and jobs.")

@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from agent.checkup.cadence import for_cadence
 from agent.cli.replay_tables import Steps, fault_table, incident_table, progress, totals_line
 from agent.cli.runbook import shipped_verbs
-from agent.cli.store_range import Asked, open_range
+from agent.cli.store_range import Asked, End, Match, TokenFile, open_range
 from agent.cli.tables import fail, print_all
 from agent.loop import Minds, StepReport
 from agent.replay.hands import Bystander
@@ -75,11 +75,9 @@ def replay(
     begin: Annotated[
         str, typer.Option("--from", help="Begin of the range in a Prometheus: 2026-11-29T15:13Z, 1795965190, 30m (ago).")
     ] = "1h",
-    end: Annotated[str, typer.Option("--to", help="End of that range.")] = "now",
-    match: Annotated[
-        list[str] | None, typer.Option(help="LABEL=VALUE that every query is narrowed to; may be repeated.")
-    ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with the bearer token for the Prometheus.")] = None,
+    end: End = "now",
+    match: Match = None,
+    token_file: TokenFile = None,
     interval: Annotated[
         float | None,
         typer.Option(min=0.1, max=300, help="Seconds from one look to the next.", show_default="as recorded, 2 at least"),

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from agent.checkup.mapping import Mapped
 from agent.replay.past import PrometheusRange, Store
@@ -10,6 +13,10 @@ from serving.clock import Clock
 from serving.fleet.fleet_file import FleetFile
 from serving.secret_file import read_secret
 from serving.telemetry.registry import load_registry
+
+End = Annotated[str, typer.Option("--to", help="End of that range.")]
+Match = Annotated[list[str] | None, typer.Option(help="LABEL=VALUE that every query is narrowed to; may be repeated.")]
+TokenFile = Annotated[Path | None, typer.Option(help="File with the bearer token for the Prometheus.")]
 
 
 @dataclass(frozen=True, slots=True)
