@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import PausesParameters
 from detectors.statistics import Floats, block_means, histogram_steps, others_largest, others_median, own_past, row_mean
-from serving.telemetry.window import HistogramMatrix, Window
+from serving.telemetry.columns import HistogramMatrix
+from serving.telemetry.window import Window
 
 NEEDS = frozenset({"engine.inter_token"})
 HELPED_BY = frozenset({"engine.process_start"})

@@ -11,7 +11,8 @@ import numpy as np
 
 from agent.decision.policy import Objectives
 from serving.telemetry import counters
-from serving.telemetry.window import PROCESS_START, Floats, Window
+from serving.telemetry.columns import PROCESS_START, Floats
+from serving.telemetry.window import Window
 
 FAILED_RESULTS = ("timeout", "connection", "http_5xx")
 TTFT = "door.ttft"

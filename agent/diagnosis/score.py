@@ -14,7 +14,8 @@ from agent.diagnosis.catalogue import Cause, Clause
 from detectors.catalogue import DETECTORS
 from detectors.finding import Finding, Symptom
 from serving.fleet.entity import Entity, EntityKind
-from serving.telemetry.window import Floats, HistogramMatrix, Window
+from serving.telemetry.columns import Floats, HistogramMatrix
+from serving.telemetry.window import Window
 
 Bools = NDArray[np.bool_]
 

@@ -14,6 +14,7 @@ from serving.fleet.topology import Topology
 from serving.telemetry.reading import FailureKind, Reading
 from serving.telemetry.series_store import SeriesStore
 from serving.telemetry.span_statistics import SpanStore
+from serving.telemetry.table_store import TableStore, misfit
 from serving.telemetry.window import Event, SourceStatus, Window
 
 CLOCK_JUMPED = "clock.jumped"
@@ -65,6 +66,7 @@ class History:
             self._restart(now)
         self._times.append(now)
         self._series.begin()
+        self._tables.begin(reading for reading in readings if not _misfit(reading, len(topology.engines)))
         sources = tuple(self._take(reading, now) for reading in readings)
         since = now - self._horizon
         times = np.array([time for time in self._times if time >= since])
@@ -77,6 +79,7 @@ class History:
             histograms=self._series.histograms(len(times)),
             events=tuple(sorted((event for event in self._events if event.at >= since), key=lambda event: event.at)),
             sources=sources,
+            tables=self._tables.tables(now, times),
         )
         return self._with_stages(window)
 
@@ -84,6 +87,7 @@ class History:
         rows = len(self._topology.engines)
         self._series = SeriesStore(rows, self._capacity)
         self._spans = SpanStore(rows, self._span_seconds, _SPANS_KEPT)
+        self._tables = TableStore(self._capacity)
 
     def _adopt(self, topology: Topology) -> None:
         """Go over to a changed map: engines keep their past by name."""
@@ -112,6 +116,7 @@ class History:
         if not error:
             self._answered_at[reading.source] = reading.at
             self._series.take(reading, now)
+            self._tables.take(reading, now)
             self._spans.add(reading.spans, self._topology.row_of, now)
             self._events.extend(reading.events)
             self._events.extend(self._changed_failures(reading))
@@ -144,4 +149,6 @@ def _misfit(reading: Reading, rows: int) -> str:
     arrays = [reading.sampled_at, *reading.values.values(), *reading.sampled_at_of.values()]
     arrays += [array for said in reading.histograms.values() for array in (said.sums, said.counts[:, -1])]
     wrong = {array.shape for array in arrays} - {(rows,)}
-    return f"gave arrays of shape {min(wrong)} for {rows} engines" if wrong else ""
+    if wrong:
+        return f"gave arrays of shape {min(wrong)} for {rows} engines"
+    return next((said for said in map(misfit, reading.tables.values()) if said), "")

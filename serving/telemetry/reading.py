@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.fleet.entity import Entity
+from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import Topology
 from serving.telemetry.window import Event
 
@@ -44,6 +44,18 @@ class HistogramReading:
     sums: Floats
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TableReading:
+    """Scalar signals of things that are no engines, one row an entity of `entities`, all of one kind.
+
+    `sampled_at` (entities,) and each array of `values` (entities,) as in a Reading.
+    """
+
+    entities: tuple[Entity, ...]
+    sampled_at: Floats
+    values: Mapping[str, Floats]
+
+
 @dataclass(frozen=True, slots=True)
 class RequestSpan:
     """One finished request, from a `llm_request` span. Times in seconds; None where the span does not say."""
@@ -66,7 +78,8 @@ class Reading:
     `sampled_at` is when the source took each engine's samples (Unix seconds, NaN where it has none). `values` and
     `histograms` are by canonical signal name; NaN is missing. `sampled_at_of` has the sampling times of those signals that
     were not taken together with the engine's (the front door's, say). `failures` are by engine name, or `door` for the
-    front door. `error` is set when the source as a whole failed: then everything else is empty.
+    front door. `tables` are the things that are no engines, by kind. `error` is set when the source as a whole failed:
+    then everything else is empty.
     """
 
     source: Entity
@@ -78,6 +91,7 @@ class Reading:
     spans: tuple[RequestSpan, ...] = ()
     events: tuple[Event, ...] = ()
     failures: Mapping[str, TargetFailure] = field(default_factory=lambda: MappingProxyType({}))
+    tables: Mapping[EntityKind, TableReading] = field(default_factory=lambda: MappingProxyType({}))
     error: str = ""
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.telemetry import counters
+from serving.telemetry.columns import HistogramMatrix, SignalMatrix
 from serving.telemetry.reading import HistogramReading, Reading
 from serving.telemetry.rings import Ring
-from serving.telemetry.window import HistogramMatrix, SignalMatrix
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -48,10 +48,11 @@ class _Kept:
 class SeriesStore:
     """Rings of all signals and histograms over the same ticks. `begin` a tick, `take` readings, then look."""
 
-    def __init__(self, rows: int, capacity: int) -> None:
+    def __init__(self, rows: int, capacity: int, *, ticks: int = 0) -> None:
+        """`ticks`: how many were before this store began, of which it has nothing."""
         self._rows = rows
         self._capacity = capacity
-        self._ticks = 0
+        self._ticks = ticks
         self._stamps: dict[tuple[str, str], _Stamps] = {}
         self._signals: dict[str, _Kept] = {}
         self._histograms: dict[str, _Kept] = {}

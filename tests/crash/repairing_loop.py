@@ -24,7 +24,8 @@ from runbooks.runbook import Autonomy
 from serving.clock import FakeClock
 from serving.fleet.entity import Entity
 from serving.fleet.topology import EngineFacts, Topology
-from serving.telemetry.window import Floats, HistogramMatrix, SignalMatrix, Window
+from serving.telemetry.columns import Floats, HistogramMatrix, SignalMatrix
+from serving.telemetry.window import Window
 
 NAMES = [f"sim-{number}" for number in range(4)]
 TARGET = Entity.engine("sim-1")

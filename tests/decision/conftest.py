@@ -34,7 +34,8 @@ from runbooks.loader import RunbookLibrary, load_library
 from runbooks.runbook import Autonomy, Runbook
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import EngineFacts, Relation, Topology
-from serving.telemetry.window import Floats, HistogramMatrix, SignalMatrix, Window
+from serving.telemetry.columns import Floats, HistogramMatrix, SignalMatrix
+from serving.telemetry.window import Window
 
 NOW = 1_800_000_000.0
 SPAN, TICK = 120.0, 2.0

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import EngineFacts, Relation, Topology
+from serving.telemetry.columns import HistogramMatrix, SignalMatrix
 from serving.telemetry.counters import last_present
-from serving.telemetry.window import HistogramMatrix, SignalMatrix, SourceStatus, Window
+from serving.telemetry.window import SourceStatus, Window
 
 Floats = NDArray[np.float64]
 

@@ -15,8 +15,9 @@ from detectors.catalogue import DETECTORS, Detector, detect_all
 from detectors.finding import Finding, Symptom
 from detectors.parameters import DEFAULT, Parameters, load_parameters
 from serving.fleet.topology import Topology
+from serving.telemetry.columns import HistogramMatrix, SignalMatrix
 from serving.telemetry.registry import load_registry
-from serving.telemetry.window import HistogramMatrix, SignalMatrix, Window
+from serving.telemetry.window import Window
 from serving.yaml_file import FileError
 
 PARAMETERS = load_parameters()

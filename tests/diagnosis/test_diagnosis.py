@@ -14,8 +14,9 @@ from agent.diagnosis.rank import diagnose
 from detectors.finding import Evidence, Finding, Symptom
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import EngineFacts, Relation, Topology
+from serving.telemetry.columns import HistogramMatrix, SignalMatrix
 from serving.telemetry.registry import load_registry
-from serving.telemetry.window import HistogramMatrix, SignalMatrix, Window
+from serving.telemetry.window import Window
 from serving.yaml_file import FileError
 
 S = Symptom

@@ -7,7 +7,8 @@ import pytest
 
 from agent import status as page
 from serving.fleet.topology import EngineFacts, Topology
-from serving.telemetry.window import SignalMatrix, Window
+from serving.telemetry.columns import SignalMatrix
+from serving.telemetry.window import Window
 
 NAN = np.nan
 TIMES = np.arange(100.0, 121.0, 2.0)

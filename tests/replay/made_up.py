@@ -20,7 +20,8 @@ from runbooks.runbook import Autonomy
 from serving.clock import SystemClock
 from serving.fleet.entity import Entity
 from serving.fleet.topology import EngineFacts, Topology
-from serving.telemetry.window import SignalMatrix, Window
+from serving.telemetry.columns import SignalMatrix
+from serving.telemetry.window import Window
 
 BEGAN = 1_800_000_000.0
 NOTHING = Detection((), ())

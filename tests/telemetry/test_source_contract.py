@@ -19,10 +19,10 @@ from stand_ins import Servers, answering
 
 from serving.fleet.entity import EntityKind
 from serving.fleet.topology import Topology
+from serving.telemetry.columns import PROCESS_START
 from serving.telemetry.history import History
 from serving.telemetry.reading import FailureKind, Reading
 from serving.telemetry.registry import Registry
-from serving.telemetry.window import PROCESS_START
 
 BUILDERS = {"scrape": scrape, "captured-prometheus": captured_prometheus, "otlp": otlp, "scripted": scripted}
 ABOUT_THE_SCRAPE = {"scrape.up", "scrape.seconds"}  # known of an engine that does not answer, too
