@@ -74,6 +74,17 @@ VARIABLES: Mapping[str, Variable] = MappingProxyType(
     }
 )
 
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """All the names that one kind of condition can use."""
+
+    variables: Mapping[str, Variable]
+
+
+REPAIR = Vocabulary(VARIABLES)
+"""What the conditions of runbooks are about: one incident and its target."""
+
 _MAPS = frozenset({"signal", "slo", "goal", "outcomes"})
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _MAP_USE = re.compile(r"(?<![\w.])(signal|slo|goal|outcomes)\b(\s*\[\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\])?")
@@ -118,24 +129,31 @@ class Condition:
 
     @classmethod
     def compile(
-        cls, text: str, where: str, *, signals: Iterable[str] | None = None, steps: Iterable[str] | None = None
+        cls,
+        text: str,
+        where: str,
+        *,
+        signals: Iterable[str] | None = None,
+        steps: Iterable[str] | None = None,
+        vocabulary: Vocabulary = REPAIR,
     ) -> "Condition":
         """Check and compile `text`. `signals` and `steps`, where given, are all that may be asked for.
 
         Raises ConditionError for a syntax error, an unknown name or key, a wrong type, or a result that is not a bool.
         """
-        known = {**{name: v.keys for name, v in VARIABLES.items()}}
-        known["signal"] = None if signals is None else frozenset(signals)
-        known["outcomes"] = None if steps is None else frozenset(steps)
+        known = {name: v.keys for name, v in vocabulary.variables.items()}
+        for name, keys in (("signal", signals), ("outcomes", steps)):
+            if name in known:
+                known[name] = None if keys is None else frozenset(keys)
         uses = _map_uses(text, where, known)
         try:
-            program = _environment().compile(text)
+            program = _environment(vocabulary).compile(text)
         except RuntimeError as refused:
-            raise _refused(where, str(refused)) from None
+            raise _refused(where, str(refused), vocabulary) from None
         if program.return_type() != cel.Type.BOOL:
             raise ConditionError(where, 1, 1, f"must be true or false, but is {program.return_type().name().lower()}")
         plain = _TEXT.sub("''", text)
-        scalars = [n for n in VARIABLES if n not in _MAPS and re.search(rf"(?<![\w.]){n}\b", plain)]
+        scalars = [n for n in vocabulary.variables if n not in _MAPS and re.search(rf"(?<![\w.]){n}\b", plain)]
         return cls(text, (*((name, None) for name in scalars), *uses), program)
 
     def holds(self, facts: Facts) -> Answer:
@@ -178,9 +196,9 @@ def compiled(text: str) -> Condition:
     return Condition.compile(text, "condition")
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Any:
-    return cel.NewEnv(variables={name: variable.type for name, variable in VARIABLES.items()})
+@lru_cache(maxsize=8)
+def _environment(vocabulary: Vocabulary) -> Any:
+    return cel.NewEnv(variables={name: variable.type for name, variable in vocabulary.variables.items()})
 
 
 def _map_uses(text: str, where: str, known: Mapping[str, frozenset[str] | None]) -> list[tuple[str, str | None]]:
@@ -195,6 +213,8 @@ def _map_uses(text: str, where: str, known: Mapping[str, frozenset[str] | None])
         if any(begin <= match.start() < end for begin, end in strings):
             continue
         name, key = match[1], match[3] if match[3] is not None else match[4]
+        if name not in known:
+            continue  # the compiler says so, with what there is instead
         line, column = _position(text, match.start())
         if key is None:
             raise ConditionError(where, line, column, f'{name} is read by one key at a time, as in {name}["..."]')
@@ -215,14 +235,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; known here: {', '.join(names)}" if names else "; there is none"
 
 
-def _refused(where: str, message: str) -> ConditionError:
+def _refused(where: str, message: str, vocabulary: Vocabulary) -> ConditionError:
     found = _CEL_ERROR.search(message)
     if found is None:
         return ConditionError(where, 1, 1, message)
     what = found[3]
     undeclared = _UNDECLARED.match(what)
     if undeclared:
-        what = f"there is no {undeclared[1]!r}{did_you_mean(undeclared[1], VARIABLES)}"
+        what = f"there is no {undeclared[1]!r}{did_you_mean(undeclared[1], vocabulary.variables)}"
     elif "(double, int)" in what or "(int, double)" in what:
         what += "; measured values are doubles: write 1.0, not 1"
     return ConditionError(where, int(found[1]), int(found[2]), what)

@@ -1,13 +1,10 @@
 """Faults: making them, knowing which are at work, and taking them back, also after a crash of whoever made them."""
 
 import contextlib
-import signal
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
 
 from serving.clock import Clock, SystemClock
 from serving.engines.engine_process import EngineError, UnknownEngineError
@@ -17,6 +14,7 @@ from serving.engines.processes import ProcessMark, wait_gone
 from serving.engines.specs import EngineSpec
 from serving.faults.catalogue import Fault, FaultError, FaultUsageError, Way, catalogue, fault_named
 from serving.faults.injection import FaultJournal, Injection
+from serving.faults.interruption import deaf, ending_by_exception
 from serving.faults.means import Collector, Hold, Kill, Load, Means, Programs, Simulator, Slices
 from serving.yaml_file import FileError
 
@@ -69,13 +67,16 @@ class Faults:
         """The injections that were not undone, oldest first. Raises RecordUnreadableError when one is damaged."""
         return tuple(ActiveFault(injection, self._is_over(injection)) for injection in self._journal.all())
 
-    def inject(self, name: str, target: str, *, until: float | None = None, **parameters: object) -> Injection:
+    def inject(
+        self, name: str, target: str, *, until: float | None = None, key: str | None = None, **parameters: object
+    ) -> Injection:
         """Break `target` (an engine, or `door` for loads) by the fault `name`; recorded before anything is touched.
 
-        `until` (Unix seconds) is only noted. Raises FaultUsageError when fault, target or parameter does not exist or
+        `until` (Unix seconds) is only noted. `key` is the id it gets (default: one of its own), for callers who write down
+        what they are about to break. Raises FaultUsageError when fault, target or parameter does not exist or
         fit, and FaultError when it cannot be done now; whatever was begun is then undone.
         """
-        return self._inject(_new_id(name), name, target, until, parameters)
+        return self._inject(key or _new_id(name), name, target, until, parameters)
 
     def _inject(
         self, injection_id: str, name: str, target: str, until: float | None, parameters: Mapping[str, object]
@@ -110,12 +111,12 @@ class Faults:
         Must be entered in the main thread, for only that can take signals. Raises what `inject` raises, and FaultError when
         it cannot be undone.
         """
-        with _ending_by_exception():
+        with ending_by_exception():
             injection_id = _new_id(name)
             try:
                 yield self._inject(injection_id, name, target, until, parameters)
             finally:
-                with _deaf(), self._locked():
+                with deaf(), self._locked():
                     left = self._journal.read(injection_id)  # None: never made, or somebody else cleared it
                     cleared = self._undo(left) if left is not None else None
                 if cleared is not None and not cleared.ok:
@@ -242,31 +243,3 @@ def _both_stop(one: Injection, other: Injection) -> bool:
     """Whether both stop and continue the same process: the one would take back the other."""
     stopping = {"hold", "slices"}
     return {one.way.means, other.way.means} <= stopping and not set(one.targets).isdisjoint(other.targets)
-
-
-@contextlib.contextmanager
-def _ending_by_exception() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP raise SystemExit, so that `finally` runs; Ctrl-C raises KeyboardInterrupt by itself."""
-
-    def leave(number: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    with _handlers({signal.SIGTERM: leave, signal.SIGHUP: leave}):
-        yield
-
-
-@contextlib.contextmanager
-def _deaf() -> Iterator[None]:
-    """Within, no polite signal ends this process: an undo is not to be cut off by a second Ctrl-C."""
-    with _handlers(dict.fromkeys((signal.SIGTERM, signal.SIGHUP, signal.SIGINT), signal.SIG_IGN)):
-        yield
-
-
-@contextlib.contextmanager
-def _handlers(wanted: Mapping[signal.Signals, Any]) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
