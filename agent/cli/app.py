@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "pause": "switches:pause",
         "resume": "switches:resume",
         "fault": "fault:app",
+        "drill": "drill:app",
         "runbook": "runbook:app",
         "warden": "warden:warden",
         "diagnose": "diagnose:diagnose",
