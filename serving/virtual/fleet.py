@@ -1,0 +1,138 @@
+"""The fleet in virtual time: all of its columns, moved on together, tick by tick."""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.clock import FakeClock
+from serving.fleet.topology import Topology
+from serving.virtual.door import Door
+from serving.virtual.engines import Engines
+from serving.virtual.experts import Experts
+from serving.virtual.hardware import MEMORY_BYTES, OWN_BYTES, Hardware
+from serving.virtual.pipeline import Pipeline
+from serving.virtual.plan import FleetPlan
+from serving.virtual.processes import Processes
+from serving.virtual.users import Users
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+TICK_S = 1.0
+SLOW = 1.3  # times as long for a step
+PATIENCE_S = 60.0  # how long a client waits for its first token
+
+
+class VirtualFleet:
+    """A whole fleet. `clock` is its time and the warden's: `advance` moves both. The same seed gives the same fleet.
+
+    `doings` that are put down with `at` happen at the first tick that begins at or after their time.
+    """
+
+    def __init__(self, plan: FleetPlan, clock: FakeClock | None = None) -> None:
+        self.plan = plan
+        self.clock = clock or FakeClock()
+        rng = np.random.default_rng(plan.seed)
+        self.rng = rng
+        self.engines = Engines(plan, rng)
+        self.hardware = Hardware(plan, rng)
+        self.processes = Processes(plan, self.clock.now(), rng)
+        self.users = Users(plan, rng)
+        self.door = Door(plan, rng)
+        self.experts = Experts(plan, rng)
+        self.pipeline = Pipeline()
+        self.patience = np.full(len(plan.engine_names), PATIENCE_S)
+        self._doings: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+
+    @property
+    def topology(self) -> Topology:
+        """The map."""
+        return self.plan.topology
+
+    @property
+    def now(self) -> float:
+        """Unix seconds, as the fleet's clock says."""
+        return self.clock.now()
+
+    def at(self, moment: float, do: Callable[[], None]) -> None:
+        """Do something at `moment`."""
+        heapq.heappush(self._doings, (moment, next(self._numbers), do))
+
+    def advance(self, seconds: float) -> None:
+        """Live on for so long, in whole ticks."""
+        for _ in range(round(seconds / TICK_S)):
+            self._tick()
+            self.clock.advance(TICK_S)
+
+    def row(self, engine: str) -> int:
+        """The row of an engine. Raises KeyError."""
+        return self.topology.row_of[engine]
+
+    def kill(self, rows: Rows) -> None:
+        """End processes: what was inside is lost."""
+        self.door.lost(rows, self.engines.drop(rows))
+        self.processes.end(rows)
+
+    def restart(self, rows: Rows) -> None:
+        """End processes and start them anew."""
+        self.door.lost(rows, self.engines.drop(rows))
+        self.engines.restart(rows)
+        self.experts.forget(rows)
+        self.processes.start(rows, self.now)
+
+    def listening(self) -> Bools:
+        """Engines on whose port somebody listens."""
+        return self.processes.up.copy()
+
+    def healthy(self) -> Bools:
+        """Engines that serve as they should, as only the fleet itself knows: for judging, never for the warden."""
+        engines = self.engines
+        well = self.processes.up & ~engines.halted & ~engines.held & ~self.processes.silent
+        return np.asarray(well & (self.engines.slow * self.engines.hardware < SLOW) & (self.engines.pauses.length == 0))
+
+    def _tick(self) -> None:
+        now, dt = self.now, TICK_S
+        while self._doings and self._doings[0][0] <= now:
+            heapq.heappop(self._doings)[2]()
+        self._processes(now, dt)
+        self.engines.hardware = self.hardware.slowdown() * self.experts.slowdown()
+        if np.isfinite(self.door.most_inside):
+            allowed = max(0.0, self.door.most_inside)
+            self.engines.most_running = np.minimum(float(self.plan.slots), np.full(self.engines.rows, allowed))
+        routed = self.door.route(now, self.users.arrivals(now, dt), self.engines.in_flight(), self.listening())
+        self.engines.take(routed)
+        flooding = self.users.flooding(now, dt)
+        if len(flooding.rows):
+            self.engines.take(flooding.part(self.processes.up[flooding.rows]))
+        before = self.engines.measures.counters["engine.step_tokens"].copy()
+        self.door.take(self.engines.tick(now, dt, self.processes.up & ~self.processes.silent))
+        self.experts.tick(np.maximum(self.engines.measures.counters["engine.step_tokens"] - before, 0.0))
+        self.hardware.tick(dt, self.engines.busy_share, self.processes.up | self.processes.starting)
+        self._impatient(now)
+
+    def _processes(self, now: float, dt: float) -> None:
+        there = self.hardware.runs()
+        fallen = np.flatnonzero(self.processes.up & ~there)
+        if len(fallen):
+            self.kill(fallen)
+        free = MEMORY_BYTES - self.hardware.orphaned - self.hardware.intruder >= OWN_BYTES
+        engines = len(self.plan.engine_names)
+        full = np.bincount(self.plan.gpu_engine, weights=~free, minlength=engines) > 0
+        _, ended = self.processes.tick(now, dt, there & ~full)
+        if len(ended):
+            self.door.lost(ended, self.engines.drop(ended))
+
+    def _impatient(self, now: float) -> None:
+        shortest = float(self.patience.min())
+        oldest = now - self.patience
+        if shortest == float(self.patience.max()):
+            self.door.left(self.engines.leave(now - shortest, self.engines.in_flight() > 0))
+            return
+        for patience in np.unique(self.patience):
+            only = self.patience == patience
+            self.door.left(self.engines.leave(float(oldest[only][0]), only))

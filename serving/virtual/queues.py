@@ -1,0 +1,81 @@
+"""The queues before the batches, as one ring an engine."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+LONGEST = 512  # of a queue; what comes on top is rejected, as --max-num-queued-reqs does
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Requests with the engine each is for: when it came, prompt tokens, tokens to generate. Equal lengths."""
+
+    rows: Rows
+    arrived: Floats
+    prompt: Floats
+    output: Floats
+
+    def part(self, some: Bools) -> "Requests":
+        """Those of which `some` is true."""
+        return Requests(self.rows[some], self.arrived[some], self.prompt[some], self.output[some])
+
+
+class Queues:
+    """First come, first served."""
+
+    def __init__(self, rows: int) -> None:
+        self.size = np.zeros(rows, dtype=np.intp)
+        self._head = np.zeros(rows, dtype=np.intp)
+        self._kept = {name: np.zeros((rows, LONGEST)) for name in ("arrived", "prompt", "output")}
+
+    def push(self, new: Requests) -> Rows:
+        """Append; returns the rows of those for which there was no room."""
+        order = np.argsort(new.rows, kind="stable")
+        rows = new.rows[order]
+        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        fits = self.size[rows] + rank < LONGEST
+        kept, rank, order = rows[fits], rank[fits], order[fits]
+        at = (self._head[kept] + self.size[kept] + rank) % LONGEST
+        for name, ring in self._kept.items():
+            ring[kept, at] = getattr(new, name)[order]
+        np.add.at(self.size, kept, 1)
+        return rows[~fits]
+
+    def push_front(self, again: Requests) -> None:
+        """Put back at the head; at most one a row. A full queue lets its last one go."""
+        rows = again.rows
+        self._head[rows] = (self._head[rows] - 1) % LONGEST
+        for name, ring in self._kept.items():
+            ring[rows, self._head[rows]] = getattr(again, name)
+        self.size[rows] = np.minimum(self.size[rows] + 1, LONGEST)
+
+    def heads(self, rows: Rows) -> Requests:
+        """The first of each of `rows`, none of which is empty."""
+        at = self._head[rows]
+        return Requests(rows, *(self._kept[name][rows, at] for name in ("arrived", "prompt", "output")))
+
+    def pop(self, rows: Rows) -> None:
+        """Take the first of each of `rows` away."""
+        self._head[rows] = (self._head[rows] + 1) % LONGEST
+        self.size[rows] -= 1
+
+    def clear(self, rows: Rows) -> None:
+        """Empty the queues of `rows`."""
+        self.size[rows] = 0
+
+    def drop_before(self, before: float, only: Bools) -> Rows:
+        """Take away those that came before `before` in the queues `only`, from the head on; a row for each."""
+        gone: list[Rows] = []
+        while True:
+            rows = np.flatnonzero(only & (self.size > 0))
+            rows = rows[self._kept["arrived"][rows, self._head[rows]] < before] if len(rows) else rows
+            if len(rows) == 0:
+                return np.concatenate(gone) if gone else rows
+            self.pop(rows)
+            gone.append(rows)
