@@ -8,7 +8,30 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from detectors import blindness, clients, kv, latency, load, pauses, peers, prefill, progress, reachability
+from detectors import (
+    blindness,
+    clients,
+    experts,
+    fabric,
+    gateways,
+    gpu_faults,
+    gpu_speed,
+    kv,
+    latency,
+    leaks,
+    load,
+    nodes,
+    outputs,
+    pauses,
+    peers,
+    prefill,
+    progress,
+    queues,
+    reachability,
+    rollouts,
+    series,
+    starts,
+)
 from detectors.finding import Finding, Symptom
 from detectors.parameters import Parameters
 from serving.telemetry.window import Window
@@ -22,7 +45,8 @@ class Detector:
     """One family. `needs` are the signals without which it is blind, `helped_by` those that make it surer.
 
     `needs_for` are those that single symptoms need besides: without them only these symptoms are not seen. `alone` when
-    each engine is judged by its own rows only, so that a large window may be seen part by part.
+    each engine is judged by its own rows only, so that a large window may be seen part by part. `special` when only some
+    engines can have what it needs (a mixture of experts): those that have it not are not called blind.
     """
 
     name: str
@@ -32,6 +56,7 @@ class Detector:
     run: Callable[[Window, Parameters], tuple[Finding, ...]]
     needs_for: Mapping[Symptom, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     alone: bool = False
+    special: bool = False
 
     def needed_by(self, symptom: Symptom) -> frozenset[str]:
         """All signals without which this detector does not see `symptom`."""
@@ -123,6 +148,14 @@ DETECTORS: tuple[Detector, ...] = (
         },
     ),
     Detector(
+        "experts",
+        frozenset({S.EXPERTS_HOT}),
+        experts.NEEDS,
+        experts.HELPED_BY,
+        lambda window, parameters: experts.detect(window, parameters.experts),
+        special=True,
+    ),
+    Detector(
         "clients",
         frozenset({S.CLIENTS_LEAVING}),
         clients.NEEDS,
@@ -131,11 +164,135 @@ DETECTORS: tuple[Detector, ...] = (
         alone=True,
     ),
     Detector(
+        "queues",
+        frozenset({S.QUEUE_STUCK}),
+        queues.NEEDS,
+        queues.HELPED_BY,
+        lambda window, parameters: queues.detect(window, parameters.queues),
+    ),
+    Detector(
+        "outputs",
+        frozenset({S.OUTPUT_CORRUPT, S.OUTPUT_ENDLESS}),
+        outputs.NEEDS,
+        outputs.HELPED_BY,
+        lambda window, parameters: outputs.detect(window, parameters.outputs),
+        {S.OUTPUT_CORRUPT: frozenset({"engine.corrupted"}), S.OUTPUT_ENDLESS: frozenset({"engine.finished.length"})},
+    ),
+    Detector(
+        "leaks",
+        frozenset({S.KV_HELD, S.MEMORY_RISING}),
+        leaks.NEEDS,
+        leaks.HELPED_BY,
+        lambda window, parameters: leaks.detect(window, parameters.leaks),
+        {S.KV_HELD: frozenset({"engine.kv_usage", "engine.running"})},
+    ),
+    Detector(
+        "starts",
+        frozenset({S.START_SLOW, S.START_MEMORY_HELD}),
+        starts.NEEDS,
+        starts.HELPED_BY,
+        lambda window, parameters: starts.detect(window, parameters.starts),
+        {symptom: frozenset({starts.STARTING}) for symptom in (S.START_SLOW, S.START_MEMORY_HELD)},
+    ),
+    Detector(
+        "rollouts",
+        frozenset({S.REVISION_WORSE, S.REVISION_SUSPECT}),
+        rollouts.NEEDS,
+        rollouts.HELPED_BY,
+        lambda window, parameters: rollouts.detect(window, parameters.rollouts, parameters.outputs, parameters.starts),
+        {symptom: frozenset({rollouts.REVISION}) for symptom in (S.REVISION_WORSE, S.REVISION_SUSPECT)},
+    ),
+    Detector(
+        "gateways",
+        frozenset({S.DOOR_FAILING, S.DOOR_STARVES}),
+        gateways.NEEDS,
+        gateways.HELPED_BY,
+        lambda window, parameters: gateways.detect(window, parameters.gateways, parameters.queues),
+        {S.DOOR_FAILING: frozenset({"door.in_flight"}), S.DOOR_STARVES: frozenset({"door.started"})},
+    ),
+    Detector(
+        "series",
+        frozenset({S.SERIES_VANISHED, S.SERIES_DOUBLED}),
+        series.NEEDS,
+        series.HELPED_BY,
+        lambda window, parameters: series.detect(window, parameters.series),
+    ),
+    Detector(
         "blindness",
         frozenset({S.SOURCE_BLIND, S.MOST_TARGETS_LOST}),
         blindness.NEEDS,
         blindness.HELPED_BY,
         lambda window, parameters: blindness.detect(window, parameters.blindness),
+    ),
+    Detector(
+        "gpu_faults",
+        frozenset(
+            {
+                S.XID_RESTART_APP,
+                S.XID_RESET_GPU,
+                S.XID_REBOOT_NODE,
+                S.XID_CHECK,
+                S.ECC_UNCORRECTED,
+                S.REMAP_FAILED,
+                S.REMAP_PENDING,
+            }
+        ),
+        gpu_faults.NEEDS,
+        gpu_faults.HELPED_BY,
+        lambda window, parameters: gpu_faults.detect(window, parameters.gpu_faults),
+        {
+            S.ECC_UNCORRECTED: frozenset({"gpu.ecc_uncorrected"}),
+            S.REMAP_FAILED: frozenset({"gpu.remap_failure"}),
+            S.REMAP_PENDING: frozenset({"gpu.remap_pending"}),
+        },
+    ),
+    Detector(
+        "gpu_speed",
+        frozenset({S.GPU_THROTTLED, S.GPU_CLOCK_LOW, S.GPU_POWER_LOW, S.GPU_MEMORY_FOREIGN}),
+        gpu_speed.NEEDS,
+        gpu_speed.HELPED_BY,
+        lambda window, parameters: gpu_speed.detect(window, parameters.gpu_speed),
+        {
+            S.GPU_THROTTLED: frozenset({"gpu.sm_clock", "gpu.util", "gpu.throttle_reasons"}),
+            S.GPU_CLOCK_LOW: frozenset({"gpu.sm_clock", "gpu.util", "gpu.throttle_reasons"}),
+            S.GPU_POWER_LOW: frozenset({"gpu.power", "gpu.util", "gpu.throttle_reasons"}),
+            S.GPU_MEMORY_FOREIGN: frozenset({"gpu.memory_used", "gpu.memory_own"}),
+        },
+    ),
+    Detector(
+        "nodes",
+        frozenset(
+            {
+                S.NODE_NOT_READY,
+                S.NODE_RETURNING,
+                S.NODE_REJECTS_PODS,
+                S.NODE_GPUS_SHORT,
+                S.NODE_CLOCK_OFF,
+                S.NODE_DISK_READONLY,
+                S.NODE_DISK_FULL,
+                S.NODE_NETWORK_ERRORS,
+                S.NODE_ENGINES_LOST,
+            }
+        ),
+        nodes.NEEDS,
+        nodes.HELPED_BY,
+        lambda window, parameters: nodes.detect(window, parameters.nodes),
+        {
+            S.NODE_NOT_READY: frozenset({"node.ready"}),
+            S.NODE_REJECTS_PODS: frozenset({"node.ready", "node.pods_rejected"}),
+            S.NODE_GPUS_SHORT: frozenset({"node.ready", "node.gpus_allocatable", "node.gpus_capacity"}),
+            S.NODE_CLOCK_OFF: frozenset({"node.clock_offset"}),
+            S.NODE_DISK_READONLY: frozenset({"node.disk_readonly"}),
+            S.NODE_DISK_FULL: frozenset({"node.disk_free"}),
+            S.NODE_NETWORK_ERRORS: frozenset({"node.network_errors", "node.network_packets"}),
+        },
+    ),
+    Detector(
+        "fabric",
+        frozenset({S.SWITCH_ERRORS, S.SWITCH_SLOW}),
+        fabric.NEEDS,
+        fabric.HELPED_BY,
+        lambda window, parameters: fabric.detect(window, parameters.fabric),
     ),
 )
 

@@ -2,26 +2,25 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from detectors.hardware_parameters import FabricParameters, GpuFaultsParameters, GpuSpeedParameters, NodesParameters
+from detectors.parameter_kinds import Amount, Count, Ratio, Seconds, Share, Strict
+from detectors.service_parameters import (
+    GatewaysParameters,
+    LeaksParameters,
+    OutputsParameters,
+    QueuesParameters,
+    RolloutsParameters,
+    SeriesParameters,
+    StartsParameters,
+)
 from serving.yaml_file import load_file
-
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
-Ratio = Annotated[float, Field(ge=1, le=1000)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
-Amount = Annotated[float, Field(ge=0, le=1e9)]
 
 DEFAULT = Path(__file__).with_name("parameters.yaml")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ProgressParameters(_Strict):
+class ProgressParameters(Strict):
     """Forward progress of engine steps (detectors.progress)."""
 
     hold: Seconds
@@ -34,7 +33,7 @@ class ProgressParameters(_Strict):
     files_climbed: Count
 
 
-class ReachabilityParameters(_Strict):
+class ReachabilityParameters(Strict):
     """Answers of the engine's API (detectors.reachability)."""
 
     hold_refused: Seconds
@@ -48,7 +47,7 @@ class ReachabilityParameters(_Strict):
     failing_share: Share
 
 
-class LatencyParameters(_Strict):
+class LatencyParameters(Strict):
     """Times to first token (detectors.latency)."""
 
     over: Seconds
@@ -65,7 +64,7 @@ class LatencyParameters(_Strict):
     waited_share: Share
 
 
-class PausesParameters(_Strict):
+class PausesParameters(Strict):
     """Gaps between steps (detectors.pauses)."""
 
     over: Seconds
@@ -81,7 +80,7 @@ class PausesParameters(_Strict):
     least_peers: Count
 
 
-class PeersParameters(_Strict):
+class PeersParameters(Strict):
     """Speed against peers (detectors.peers)."""
 
     block: Seconds
@@ -98,7 +97,7 @@ class PeersParameters(_Strict):
     load_within: Ratio
 
 
-class PrefillParameters(_Strict):
+class PrefillParameters(Strict):
     """Prompts and prefill (detectors.prefill)."""
 
     over: Seconds
@@ -110,7 +109,7 @@ class PrefillParameters(_Strict):
     busy: Amount
 
 
-class KvParameters(_Strict):
+class KvParameters(Strict):
     """KV cache (detectors.kv)."""
 
     over: Seconds
@@ -123,7 +122,7 @@ class KvParameters(_Strict):
     preempted_share: Share
 
 
-class LoadParameters(_Strict):
+class LoadParameters(Strict):
     """Arrivals, queues and batches (detectors.load)."""
 
     queue_over: Seconds
@@ -150,7 +149,22 @@ class LoadParameters(_Strict):
     long_requests: Count
 
 
-class ClientsParameters(_Strict):
+class ExpertsParameters(Strict):
+    """Tokens per expert (detectors.experts)."""
+
+    block: Seconds
+    hold_blocks: Count
+    least_blocks: Count
+    usual: Share
+    ratio: Ratio
+    least: Ratio
+    least_tokens: Amount
+    share_of_model: Share
+    least_engines: Count
+    traffic_ratio: Ratio
+
+
+class ClientsParameters(Strict):
     """Clients that give up (detectors.clients)."""
 
     over: Seconds
@@ -158,7 +172,7 @@ class ClientsParameters(_Strict):
     share: Share
 
 
-class BlindnessParameters(_Strict):
+class BlindnessParameters(Strict):
     """Telemetry itself (detectors.blindness)."""
 
     hold: Seconds
@@ -169,7 +183,7 @@ class BlindnessParameters(_Strict):
     served: Count
 
 
-class Parameters(_Strict):
+class Parameters(Strict):
     """All families together."""
 
     progress: ProgressParameters
@@ -180,8 +194,20 @@ class Parameters(_Strict):
     prefill: PrefillParameters
     kv: KvParameters
     load: LoadParameters
+    experts: ExpertsParameters
     clients: ClientsParameters
     blindness: BlindnessParameters
+    queues: QueuesParameters
+    outputs: OutputsParameters
+    leaks: LeaksParameters
+    starts: StartsParameters
+    rollouts: RolloutsParameters
+    gateways: GatewaysParameters
+    series: SeriesParameters
+    gpu_faults: GpuFaultsParameters
+    gpu_speed: GpuSpeedParameters
+    nodes: NodesParameters
+    fabric: FabricParameters
 
 
 def load_parameters(path: Path | None = None) -> Parameters:

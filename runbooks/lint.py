@@ -49,6 +49,11 @@ def mistakes(runbook: Runbook, known: Known) -> tuple[Mistake, ...]:
     return tuple(mistake for rule in rules for mistake in rule(runbook, known))
 
 
+def out_of_reach(step: Step, known: Known) -> bool:
+    """Whether a step is left out here: it is done only in some cases (`when`), and no actuator offers its verb."""
+    return step.when is not None and step.do != UNDO and step.do not in known.verbs
+
+
 def _cause(runbook: Runbook, known: Known) -> Iterator[Mistake]:
     if runbook.cause not in known.causes:
         yield Mistake(("cause",), f"is not a known cause{did_you_mean(runbook.cause, known.causes)}", runbook.cause)
@@ -71,6 +76,8 @@ def _verbs(runbook: Runbook, known: Known) -> Iterator[Mistake]:
                 yield Mistake((*place, "arguments", name), problem)
         if step.do == UNDO:
             yield from _undo(place, step, runbook, known)
+        elif out_of_reach(step, known):
+            continue
         elif step.do not in known.verbs:
             yield Mistake((*place, "do"), f"is not a known verb{did_you_mean(step.do, known.verbs)}", step.do)
         else:
@@ -143,7 +150,7 @@ def _rollback(runbook: Runbook, known: Known) -> Iterator[Mistake]:
             yield Mistake(("rollback", number, "do"), f"a rollback only gives back, but {step.do} takes capacity")
         if step.expect != "done":
             yield Mistake(("rollback", number, "expect"), "a rollback step can only be expected to be done")
-        for field in ("until", "undo_when"):
+        for field in ("when", "until", "undo_when"):
             if getattr(step, field) is not None:
                 yield Mistake(("rollback", number, field), "has no meaning in a rollback")
 
@@ -161,7 +168,7 @@ def _texts(runbook: Runbook) -> Iterator[tuple[Place, str]]:
     for number, guard in enumerate(runbook.guards):
         yield ("guards", number, "require"), guard.require
     for place, step in _all_steps(runbook):
-        for field in ("until", "undo_when"):
+        for field in ("when", "until", "undo_when"):
             text = getattr(step, field)
             if text is not None:
                 yield (*place, field), text

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from actuators.action import VerbSpec
-from runbooks.lint import Known, mistakes
+from runbooks.lint import Known, mistakes, out_of_reach
 from runbooks.runbook import Runbook
 from serving.telemetry.registry import SignalKind, load_registry
 from serving.yaml_file import FileError, Problem, YamlFile, load_file
@@ -20,11 +20,12 @@ LIBRARY = Path(__file__).parent / "library"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One runbook, where it came from, and what it took the place of."""
+    """One runbook, where it came from, what it took the place of, and which of its steps no actuator here can do."""
 
     runbook: Runbook
     file: Path
     instead_of: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +75,25 @@ def load_library(
         for loaded in read:
             given_way = [o for o in in_force if _same(o.runbook, loaded.runbook)]
             in_force = [o for o in in_force if o not in given_way]
-            in_force.append(Loaded(loaded.runbook, loaded.file, tuple(f"{o.runbook.name} ({o.file})" for o in given_way)))
+            instead_of = tuple(f"{o.runbook.name} ({o.file})" for o in given_way)
+            in_force.append(Loaded(loaded.runbook, loaded.file, instead_of, loaded.left_out))
     if problems:
         raise FileError(problems)
     return RunbookLibrary(MappingProxyType({loaded.runbook.cause: loaded for loaded in in_force}))
 
 
 def load_runbook(path: Path, known: Known) -> Runbook:
-    """One runbook. Raises FileError with every mistake of the file."""
-    return _checked(load_file(path), known)
+    """One runbook, without what is out of reach. Raises FileError with every mistake of the file."""
+    return _within_reach(_checked(load_file(path), known), known)[0]
+
+
+def _within_reach(runbook: Runbook, known: Known) -> tuple[Runbook, tuple[str, ...]]:
+    """The runbook without the steps that are done only in some cases (`when`) and that no actuator offers; and those."""
+    steps = [step for step in runbook.steps if not out_of_reach(step, known)]
+    if len(steps) == len(runbook.steps):
+        return runbook, ()
+    left_out = tuple(f"{step.id}: nobody here offers {step.do}" for step in runbook.steps if out_of_reach(step, known))
+    return runbook.model_copy(update={"steps": steps}), left_out
 
 
 def _directory(directory: Path, known: Known, problems: list[Problem]) -> list[Loaded]:
@@ -93,12 +104,12 @@ def _directory(directory: Path, known: Known, problems: list[Problem]) -> list[L
     for path in sorted(p for p in directory.iterdir() if p.suffix in {".yaml", ".yml"}):
         try:
             file = load_file(path)
-            runbook = _checked(file, known)
+            runbook, left_out = _within_reach(_checked(file, known), known)
         except FileError as refused:
             problems.extend(refused.problems)
             continue
         problems.extend(_twice(file, runbook, read))
-        read.append(Loaded(runbook, path))
+        read.append(Loaded(runbook, path, left_out=left_out))
     return read
 
 

@@ -46,6 +46,9 @@ class Step(Strict):
     incident's cause (a probe disproved it), `next` goes on all the same, `fail` rolls back and escalates. `until` (CEL)
     must become true within `within` seconds before the next step; when it does not, `if_late` says what then.
 
+    With `when` (CEL) the step is done only if that is true when it is due; else, also where it cannot be told, it is left
+    out and the next one follows. Such a step is also left out, when the runbook is loaded, where no actuator offers its verb.
+
     An outcome `failed` that a retry may help is tried again, under a new key and at growing distances, for `retry_for`
     seconds; an unknown one never is. In a rollback a step is taken back only if `undo_when` (CEL) is true, where given: an
     engine that still serves nobody had better stay out of rotation.
@@ -54,6 +57,7 @@ class Step(Strict):
     id: Name
     do: Name
     arguments: dict[str, Argument] = Field(default_factory=dict)
+    when: str | None = None
     expect: Literal["done", "failed"] = "done"
     otherwise: Literal["rule_out", "next", "fail"] = "fail"
     until: str | None = None

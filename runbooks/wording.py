@@ -59,6 +59,8 @@ def _clauses(step: Step, verbs: Mapping[str, VerbSpec]) -> Iterator[str]:
         spec = verbs.get(step.do)
         what = f": {spec.summary[:1].lower()}{spec.summary[1:]}" if spec else ""
         yield f"{step.id}: {step.do}{f' ({arguments})' if arguments else ''}{what}."
+    if step.when is not None:
+        yield f"Only if {step.when}; else it is left out."
     if step.because:
         yield f"Because {step.because}."
     yield from _outcome(step)

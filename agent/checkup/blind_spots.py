@@ -121,6 +121,7 @@ _NEEDED: Mapping[str, Callable[[Parameters], float]] = {
     "prefill": lambda p: (1 + p.prefill.least_blocks) * p.prefill.over,
     "kv": lambda p: p.kv.over,
     "load": lambda p: max((p.load.recent_blocks + p.load.least_blocks) * p.load.block, p.load.queue_over),
+    "experts": lambda p: (p.experts.hold_blocks + p.experts.least_blocks) * p.experts.block,
     "clients": lambda p: p.clients.over,
     "blindness": lambda p: p.blindness.hold,
 }

@@ -25,8 +25,9 @@ class Sight:
         }
 
     def absent(self, registry: Registry) -> tuple[str, ...]:
-        """The engine's own signals that it does not have, in the order of the registry."""
-        return tuple(signal for signal in registry.of_job(Job.ENGINE) if signal not in self.names)
+        """The engine's own signals that it does not have and should, in the order of the registry."""
+        own = registry.of_job(Job.ENGINE)
+        return tuple(signal for signal, spec in own.items() if signal not in self.names and not spec.optional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,11 @@ def sight_of(samples: Samples, specs: Mapping[str, SignalSpec]) -> Sight:
 
 
 def hindered(seen: Iterable[str], detectors: tuple[Detector, ...] = DETECTORS) -> tuple[Hindered, ...]:
-    """The detectors that lack something when only the signals `seen` are there."""
+    """The detectors that lack something when only the signals `seen` are there; special ones unless they lack all."""
     known = frozenset(seen)
     found = []
     for detector in detectors:
         needs, helpers = detector.needs - known, detector.helped_by - known
-        if needs or helpers:
+        if (needs and not detector.special) or (helpers and not needs):
             found.append(Hindered(detector, tuple(sorted(needs or helpers)), bool(needs)))
     return tuple(found)

@@ -80,7 +80,7 @@ def first_step(incident: Incident, runbook: Runbook, state: FleetState, specs: S
     """The first step of a coming attempt that has anything to do."""
     for step in runbook.steps:
         action = action_of(step, incident, state, specs)
-        if action is not None:
+        if action is not None and _left_out(step, incident, state) is None:
             return StepProgress(Stage.DUE, _due(step, action, runbook), step.id, action)
     return StepProgress(Stage.COMPLETE, f"{runbook.name} has nothing to do")
 
@@ -136,11 +136,22 @@ def _untried(step: Step, incident: Incident, state: FleetState, specs: Specs, no
     if action is None:
         says = f"step {step.id}: {step.arguments.get('step')} has changed nothing, so there is nothing to take back"
         return StepProgress(Stage.PASSED, says, step.id)
+    left_out = _left_out(step, incident, state)
+    if left_out is not None:
+        return StepProgress(Stage.PASSED, f"step {step.id} is left out: {left_out}", step.id)
     held = now - (incident.step_since if incident.step_since is not None else now)
     if held > HELD_LIMIT:
         says = f"step {step.id} was held back for {held:.0f} s (limit {HELD_LIMIT:.0f} s); what it rests on is stale"
         return StepProgress(Stage.FAILED, says, step.id)
     return StepProgress(Stage.DUE, _due(step, action), step.id, action)
+
+
+def _left_out(step: Step, incident: Incident, state: FleetState) -> str | None:
+    """Why a step that is done only in some cases is not done now; None when it is."""
+    if step.when is None:
+        return None
+    answer = compiled(step.when).holds(facts(incident, state))
+    return None if answer else answer.why
 
 
 def _tried(step: Step, tried: list[Operation], incident: Incident, state: FleetState, now: float) -> StepProgress:

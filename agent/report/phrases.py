@@ -46,6 +46,11 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
             "was short of KV cache",
             "it throws out requests for lack of KV cache blocks and does their work again",
         ),
+        "experts.hot": Cause(
+            "has a hot expert",
+            "had a hot expert",
+            "one expert of its model gets most of the tokens, so the rank that holds it decides how fast all others are",
+        ),
         "overload": Cause(
             "is overloaded", "was overloaded", "more requests arrive than can be served, so all of them wait longer"
         ),
@@ -53,6 +58,38 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
             "is losing its clients",
             "was losing its clients",
             "clients give up before their answer is whole; the engines are well",
+        ),
+        "engine.queue_stuck": Cause(
+            "lets nobody in", "let nobody in", "requests wait in its queue although it has room, and none of them begins"
+        ),
+        "engine.bad_output": Cause(
+            "gives bad answers", "gave bad answers", "its answers come in time and are garbage, or never end by themselves"
+        ),
+        "engine.kv_leak": Cause(
+            "leaks KV cache", "leaked KV cache", "KV blocks stay taken that no request holds, so it can hold fewer and fewer"
+        ),
+        "engine.memory_leak": Cause(
+            "leaks memory", "leaked memory", "its host memory only rises; at its limit the kernel kills it with all its requests"
+        ),
+        "engine.slow_start": Cause(
+            "is slow to start", "was slow to start", "it starts for far longer than its like and serves nobody meanwhile"
+        ),
+        "engine.start_blocked": Cause(
+            "cannot start",
+            "could not start",
+            "processes that are nobody's hold the GPU memory that it needs, so its start cannot succeed",
+        ),
+        "rollout.bad": Cause(
+            "has a bad rollout", "had a bad rollout", "the engines of its newest revision are ill, and only those"
+        ),
+        "gateway.broken": Cause(
+            "is broken", "was broken", "requests fail, hang or queue at it although engines behind it are well and free"
+        ),
+        "telemetry.renamed": Cause(
+            "lost names", "had lost names", "some series are gone under their names for all engines; the engines are well"
+        ),
+        "telemetry.doubled": Cause(
+            "counts twice", "counted twice", "an engine is measured twice, so its rates look doubled; the engine is well"
         ),
         "telemetry.blind": Cause(
             "is blind", "was blind", "measurements do not come, so nothing there is judged or repaired until they do"
@@ -82,8 +119,22 @@ SYMPTOMS: Mapping[Symptom, str] = MappingProxyType(
         Symptom.PREEMPTING: "requests are thrown out for lack of KV cache",
         Symptom.ARRIVALS_RAISED: "more requests arrive than before",
         Symptom.SERVED_BELOW_ARRIVALS: "more requests arrive than are answered",
+        Symptom.EXPERTS_HOT: "one expert gets far more tokens than its share",
         Symptom.CLIENTS_LEAVING: "clients give up",
         Symptom.REQUESTS_FAILING: "requests fail at the front door",
+        Symptom.QUEUE_STUCK: "its queue does not move although it has room",
+        Symptom.OUTPUT_CORRUPT: "answers with NaN in their logits",
+        Symptom.OUTPUT_ENDLESS: "nearly all answers run to their length limit",
+        Symptom.KV_HELD: "KV cache is taken that no request holds",
+        Symptom.MEMORY_RISING: "host memory rises steadily at flat load",
+        Symptom.START_SLOW: "it has been starting for far too long",
+        Symptom.START_MEMORY_HELD: "the GPU memory that its start needs is held by somebody else",
+        Symptom.REVISION_WORSE: "engines of the newest revision are ill, and only those",
+        Symptom.REVISION_SUSPECT: "it has the revision whose engines are ill",
+        Symptom.DOOR_FAILING: "requests hang or fail at the front door while engines are idle",
+        Symptom.DOOR_STARVES: "the front door sends nothing to an engine that is up",
+        Symptom.SERIES_VANISHED: "series vanished under their names for all engines at once",
+        Symptom.SERIES_DOUBLED: "counters count everything twice",
         Symptom.SOURCE_BLIND: "a source of telemetry does not speak",
         Symptom.MOST_TARGETS_LOST: "most engines vanished from telemetry at the same moment",
     }
@@ -97,8 +148,11 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "door.set_weight": "set the share of new requests of {target} to {weight}",
         "process.restart": "restarted {target}",
         "process.kill_orphans": "ended processes that {target} had left behind",
+        "experts.rebalance": "spread the experts of {target} anew",
         "engine.canary": "sent {target} a test request",
         "engine.pause": "paused {target}",
+        "rollout.rollback": "took {target} back to its last good revision",
+        "door.refresh": "had {target} read its engines anew",
         "engine.resume": "resumed {target}",
     }
 )
@@ -109,8 +163,11 @@ ORDERS: Mapping[str, str] = MappingProxyType(
         "door.set_weight": "set the share of new requests of {target} to {weight}",
         "process.restart": "restart {target}",
         "process.kill_orphans": "end processes that {target} left behind",
+        "experts.rebalance": "spread the experts of {target} anew",
         "engine.canary": "send {target} a test request",
         "engine.pause": "pause {target}",
+        "rollout.rollback": "take {target} back to its last good revision",
+        "door.refresh": "have {target} read its engines anew",
         "engine.resume": "resume {target}",
     }
 )

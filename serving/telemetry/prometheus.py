@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from serving.clock import Clock
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import Topology
+from serving.telemetry.experts import ExpertLoads, only_counts_experts
 from serving.telemetry.exposition import Samples
 from serving.telemetry.prometheus_targets import EngineFinder, TargetKey, TargetSeries, host_and_port, merge
 from serving.telemetry.promql import PromqlClient, PromqlError, Series
@@ -34,6 +35,8 @@ DOUBLED = "telemetry.doubled"
 _DOOR = Entity(EntityKind.GATEWAY, "door")
 _MARGIN = 0.9  # of the deadline is given to the queries; the rest is for sorting the answers
 _NO_LABELS: Mapping[str, str] = {}
+_OF_TARGET = frozenset({"up", "scrape_duration_seconds"})
+_OWN = (Job.ENGINE, Job.EXPERTS, Job.SCRAPE)
 _HEARTBEATS = {Job.ENGINE: "vllm:iteration_tokens_total_count", Job.DOOR: "door:inflight_requests"}
 """Series that every engine, and every door, always has: they tell the sampling time where a store holds no `up`."""
 _HEARTBEAT = "fleetwarden_heartbeat"  # the label that says whose heartbeat it was, since timestamp() drops the name
@@ -60,6 +63,7 @@ class PrometheusSource:
         self._timeout = timeout
         self._queries = Queries.of(registry, match)
         self._doubled: dict[Entity, list[TargetKey]] = {}
+        self._experts = ExpertLoads()
         self._asking: threading.Thread | None = None
         self._closed = False
 
@@ -117,15 +121,18 @@ class PrometheusSource:
             *(event for row, merged in engines_merged.items() for event in self._doubles(topology.engines[row], [merged])),
             *self._doubles(_DOOR, list(doors_merged.values())),
         ]
-        own = {**self._registry.of_job(Job.ENGINE), **self._registry.of_job(Job.SCRAPE)}
-        values, histograms = columns({row: select(_together(t), own) for row, t in kept_engines.items()}, rows, own)
+        own = {name: spec for job in _OWN for name, spec in self._registry.of_job(job).items()}
+        samples = {row: _together(t) for row, t in kept_engines.items()}
+        values, histograms = columns({row: select(said, own) for row, said in samples.items()}, rows, own)
+        sampled_at = _sampled_at(kept_engines, rows)
+        values.update(self._experts.columns(samples, [engine.name for engine in topology.engines], sampled_at))
         door_specs = self._registry.of_job(Job.DOOR)
         chosen = {row: select(_together(t), door_specs) for row, t in kept_doors.items()}
         door_values, door_histograms = columns(chosen, rows, door_specs)
         return Reading(
             source=self._entity,
             at=self._clock.now(),
-            sampled_at=_sampled_at(kept_engines, rows),
+            sampled_at=sampled_at,
             values={**values, **door_values},
             histograms={**histograms, **door_histograms},
             sampled_at_of=dict.fromkeys([*door_values, *door_histograms], _sampled_at(kept_doors, rows)),
@@ -183,7 +190,7 @@ class Queries:
     @classmethod
     def of(cls, registry: Registry, match: Mapping[str, str]) -> "Queries":
         """The queries for all signals of `registry`."""
-        specs = registry.signals.values()
+        specs = [spec for spec in registry.signals.values() if spec.job is not Job.ORCHESTRATOR]
         scalars = {name for spec in specs if spec.kind is not SignalKind.HISTOGRAM for name in spec.exposed}
         histograms = {name for spec in specs if spec.kind is SignalKind.HISTOGRAM for name in spec.exposed}
         narrowed = "".join(f",{label}={_quoted(value)}" for label, value in match.items())
@@ -257,11 +264,20 @@ def _stamps(said: Iterable[Series], scraped: set[TargetKey], finder: EngineFinde
 
 
 def _together(targets: list[TargetSeries]) -> Samples:
-    """The samples of all targets of one engine."""
+    """The samples of all targets of one engine. Whether a counter of experts is up says nothing of the engine itself."""
     if len(targets) == 1:
         return targets[0].samples
+    beside = [only_counts_experts(target.samples) for target in targets]
     names = {name for target in targets for name in target.samples}
-    return {name: [sample for target in targets for sample in target.samples.get(name, ())] for name in names}
+    return {
+        name: [
+            sample
+            for target, apart in zip(targets, beside, strict=True)
+            if not (apart and name in _OF_TARGET)
+            for sample in target.samples.get(name, ())
+        ]
+        for name in names
+    }
 
 
 def _sampled_at(kept: Mapping[int, list[TargetSeries]], rows: int) -> Floats:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import EngineFacts, Relation, Topology
+from serving.telemetry.experts import OWN_PREFIX, REDUCED, TOKENS, ExpertLoads, Key, key_of
 from serving.telemetry.history import History
 from serving.telemetry.reading import FailureKind, HistogramReading, Reading, RequestSpan, TargetFailure
 from serving.telemetry.recording_files import (
@@ -44,6 +45,7 @@ DOOR = Entity(EntityKind.GATEWAY, "door")
 __all__ = ["DOOR", "EVENTS", "RECORDER", "SERIES", "SPANS", "Happening", "Recording", "RecordingError", "read_labels"]
 
 _COMBINED = {Combine.SUM: np.add, Combine.MAX: np.maximum, Combine.MIN: np.minimum}
+_OF_TARGET = frozenset({"up", "scrape_duration_seconds"})
 _TIMED_OUT = 0.5  # seconds a failed scrape took: a refusal comes back in milliseconds
 
 
@@ -175,7 +177,7 @@ class _Loader:
         self._plain: dict[str, list[tuple[int, SignalSpec, str]]] = {}
         self._based: dict[str, list[str]] = {}
         for signal, spec in registry.signals.items():
-            for rank, name in enumerate(spec.names):
+            for rank, name in enumerate(() if spec.reduced else spec.names):
                 if spec.kind is SignalKind.HISTOGRAM:
                     self._based.setdefault(name, []).append(signal)
                 else:
@@ -185,11 +187,16 @@ class _Loader:
         """Every signal that the lines carry."""
         plain: dict[tuple[str, int], dict[int, list[dict[str, Any]]]] = {}
         buckets: dict[str, dict[int, dict[float, list[dict[str, Any]]]]] = {}
+        loads: dict[int, list[dict[str, Any]]] = {}
+        lines = tuple(lines)
+        beside = _only_experts(lines)
         for line in lines:
             labels = line["metric"]
             row = self._topology.row_of.get(labels.get("replica", ""))
-            if row is None:
+            if row is None or (labels["__name__"] in _OF_TARGET and labels.get("job", "") in beside):
                 continue
+            if labels["__name__"] == TOKENS and key_of(labels) is not None:
+                loads.setdefault(row, []).append(line)
             for rank, spec, signal in self._plain.get(labels["__name__"], ()):
                 if all(pattern.fullmatch(labels.get(label, "")) for label, pattern in spec.matchers):
                     plain.setdefault((signal, row), {}).setdefault(rank, []).append(line)
@@ -204,7 +211,8 @@ class _Loader:
         for (signal, row), ranked in plain.items():
             track = tracks.setdefault(signal, _Track(self._empty(), self._empty()))
             track.values[row], track.taken[row] = self._combined(ranked[min(ranked)], self._registry.signals[signal].combine)
-        return tracks | {signal: self._histogram(rows) for signal, rows in buckets.items()}
+        tracks |= {signal: self._histogram(rows) for signal, rows in buckets.items()}
+        return tracks | (self._experts(loads) if REDUCED[0] in self._registry.signals else {})
 
     def failures(self, lines: Iterable[dict[str, Any]]) -> dict[int, dict[str, FailureKind]]:
         """What is written down of failed scrapes, by tick and target."""
@@ -240,6 +248,26 @@ class _Loader:
             taken = np.fmax(taken, at)
         return values, taken
 
+    def _experts(self, loads: Mapping[int, list[dict[str, Any]]]) -> dict[str, _Track]:
+        """The counters of tokens per expert, reduced tick by tick as a live source reduces them."""
+        tracks = {name: _Track(self._empty(), self._empty()) for name in REDUCED} if loads else {}
+        reducer = ExpertLoads()
+        for row, lines in loads.items():
+            by_key: dict[Key, list[dict[str, Any]]] = {}
+            for line in lines:
+                key = key_of(line["metric"])
+                if key is not None:
+                    by_key.setdefault(key, []).append(line)
+            placed = {key: self._combined(same, Combine.SUM) for key, same in by_key.items()}
+            taken = np.fmax.reduce([at for _, at in placed.values()])
+            for column in np.flatnonzero(~np.isnan(taken)):
+                counts = {key: float(values[column]) for key, (values, _) in placed.items() if not np.isnan(values[column])}
+                told = reducer.take(self._topology.engines[row].name, counts, float(taken[column]))
+                for name, value in told.items():
+                    tracks[name].values[row, column] = value
+                    tracks[name].taken[row, column] = taken[column]
+        return tracks
+
     def _histogram(self, rows: dict[int, dict[float, list[dict[str, Any]]]]) -> _Track:
         bounds = np.array(sorted({bound for series in rows.values() for bound in series if not np.isnan(bound)}))
         counts, sums, taken = self._empty(len(bounds)), self._empty(), self._empty()
@@ -252,6 +280,17 @@ class _Loader:
                     counts[row, :, int(np.searchsorted(bounds, bound))] = values
                 taken[row] = np.fmax(taken[row], at)
         return _Track(counts, taken, bounds, sums)
+
+
+def _only_experts(lines: Iterable[dict[str, Any]]) -> frozenset[str]:
+    """The jobs that scrape counters of experts and no engines: whether those are up says nothing of the engines."""
+    named: dict[str, set[str]] = {}
+    for line in lines:
+        labels = line["metric"]
+        named.setdefault(labels.get("job", ""), set()).add(labels["__name__"].partition(":")[0])
+        if labels["__name__"].startswith(OWN_PREFIX):
+            named[labels.get("job", "")].add(OWN_PREFIX)
+    return frozenset(job for job, kinds in named.items() if OWN_PREFIX in kinds and "vllm" not in kinds)
 
 
 def _bound(text: str) -> float | None:

@@ -26,11 +26,17 @@ class SignalKind(StrEnum):
 
 
 class Job(StrEnum):
-    """Who exposes a series: the engine, the front door, or the scraper itself."""
+    """Who exposes a series: the engine, its counter of tokens per expert, the front door, or the scraper itself.
+
+    ORCHESTRATOR is whoever runs the engines. No scrape and no Prometheus is asked for its series: sources that know the
+    orchestrator fill them in.
+    """
 
     ENGINE = "engine"
+    EXPERTS = "experts"
     DOOR = "door"
     SCRAPE = "scrape"
+    ORCHESTRATOR = "orchestrator"
 
 
 class Combine(StrEnum):
@@ -72,7 +78,9 @@ class SignalSpec(BaseModel):
     `names` are newest first: a source takes the first that an engine exposes. `where` selects series by label: equal to
     the text, or matching it whole as a regular expression where it begins with `~`. `since` and `until` give, by name,
     the first and the last version of vLLM that exposes it by default; they inform people, nothing is decided by them.
-    A histogram is combined by summing its buckets.
+    A histogram is combined by summing its buckets. A `reduced` signal is worked out from all series of its names together
+    (serving.telemetry.experts) and not combined here. An `optional` signal is exposed only by some deployments, so its
+    absence is not worth a word.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -83,6 +91,8 @@ class SignalSpec(BaseModel):
     names: tuple[MetricName, ...] = Field(min_length=1)
     job: Job = Job.ENGINE
     combine: Combine = Combine.SUM
+    reduced: bool = False
+    optional: bool = False
     where: Mapping[str, Selector] = Field(default_factory=dict)
     since: Mapping[MetricName, Version] = Field(default_factory=dict)
     until: Mapping[MetricName, Version] = Field(default_factory=dict)

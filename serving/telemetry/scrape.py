@@ -5,7 +5,7 @@ in `Reading.failures`, under the engine's name or `door`.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -14,18 +14,22 @@ import numpy as np
 from serving.clock import Clock
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import Topology
+from serving.telemetry.experts import ExpertLoads
 from serving.telemetry.exposition import ExpositionParser, Samples
 from serving.telemetry.loop_thread import LoopThread
 from serving.telemetry.reading import FailureKind, Reading, TargetFailure
 from serving.telemetry.registry import Job, Registry
 from serving.telemetry.scrape_target import Answer, Target, fetch
 from serving.telemetry.selection import columns, select
+from serving.telemetry.window import Event
 
 DOOR = "door"
+EXTRA_FAILED, EXTRA_RECOVERED = "extra_metrics.failed", "extra_metrics.recovered"
 REPLICA = "replica"  # the label by which the front door names an engine
 
 _MARGIN = 0.9  # of the deadline is given to the targets; the rest is for sorting what they said
 _NO_URLS: Mapping[str, str] = {}
+_NO_MORE_URLS: Mapping[str, Sequence[str]] = {}
 _GRACE = 1.05  # targets that overrun their time by this much are cut off from outside
 
 
@@ -42,6 +46,8 @@ class ScrapeSource:
     """Reads every engine's /metrics, and the front door's where `door_url` (base URL) is given.
 
     `metrics_urls` are whole URLs by engine name, for engines whose metrics are not at /metrics below their base URL.
+    `extra_urls`, by engine name too, have more of its series: the counters of tokens per expert that its workers show on
+    ports of their own. One that fails costs these series only, and is told by an event when it begins to fail.
     """
 
     def __init__(
@@ -53,16 +59,21 @@ class ScrapeSource:
         name: str = "scrape",
         limits: ScrapeLimits = ScrapeLimits(),
         metrics_urls: Mapping[str, str] = _NO_URLS,
+        extra_urls: Mapping[str, Sequence[str]] = _NO_MORE_URLS,
     ) -> None:
         self._clock = clock
         self._entity = Entity(EntityKind.TELEMETRY, name)
-        self._engine_specs = registry.of_job(Job.ENGINE)
+        self._engine_specs = {**registry.of_job(Job.ENGINE), **registry.of_job(Job.EXPERTS)}
         self._door_specs = registry.of_job(Job.DOOR)
-        self._engine_parser = ExpositionParser(registry.wanted(Job.ENGINE))
+        self._engine_parser = ExpositionParser(registry.wanted(Job.ENGINE, Job.EXPERTS))
+        self._extra_parser = ExpositionParser(registry.wanted(Job.EXPERTS))
         self._door_parser = ExpositionParser(registry.wanted(Job.DOOR))
         self._door_url = door_url.rstrip("/") if door_url else None
         self._limits = limits
         self._metrics_urls = metrics_urls
+        self._extra_urls = extra_urls
+        self._extra_failing: dict[str, FailureKind] = {}
+        self._experts = ExpertLoads()
         self._session: aiohttp.ClientSession | None = None
         self._thread = LoopThread(f"{name}-loop")
 
@@ -112,6 +123,9 @@ class ScrapeSource:
             name: url for name, url in self._metrics_urls.items() if name in topology.row_of
         }
         targets = {name: Target(url, self._engine_parser, largest) for name, url in urls.items()}
+        for engine in topology.engines:
+            for url in self._extra_urls.get(engine.name, ()):
+                targets[_extra(engine.name, url)] = Target(url, self._extra_parser, largest, may_be_empty=True)
         if self._door_url is not None:
             targets[DOOR] = Target(f"{self._door_url}/metrics", self._door_parser, largest, may_be_empty=True)
         return targets
@@ -129,8 +143,11 @@ class ScrapeSource:
     def _reading(self, topology: Topology, answers: Mapping[str, Answer]) -> Reading:
         rows = len(topology.engines)
         engines = [answers[engine.name] for engine in topology.engines]
-        chosen = {row: select(answer.samples, self._engine_specs) for row, answer in enumerate(engines)}
+        samples = {row: self._whole(engine.name, answers) for row, engine in enumerate(topology.engines)}
+        chosen = {row: select(said, self._engine_specs) for row, said in samples.items()}
         values, histograms = columns(chosen, rows, self._engine_specs)
+        sampled_at = np.array([answer.at for answer in engines])
+        values.update(self._experts.columns(samples, [engine.name for engine in topology.engines], sampled_at))
         values["scrape.up"] = np.array([0.0 if answer.failure else 1.0 for answer in engines])
         values["scrape.seconds"] = np.array([answer.seconds for answer in engines])
         sampled_at_of = {}
@@ -146,15 +163,46 @@ class ScrapeSource:
         return Reading(
             source=self._entity,
             at=self._clock.now(),
-            sampled_at=np.array([answer.at for answer in engines]),
+            sampled_at=sampled_at,
             values=values,
             histograms=histograms,
             sampled_at_of=sampled_at_of,
-            failures={name: answer.failure for name, answer in answers.items() if answer.failure is not None},
+            events=tuple(self._changed_extras(topology, answers)),
+            failures={
+                name: answer.failure
+                for name, answer in answers.items()
+                if answer.failure is not None and (name in topology.row_of or name == DOOR)
+            },
         )
+
+    def _whole(self, engine: str, answers: Mapping[str, Answer]) -> Samples:
+        """What an engine says at all its URLs."""
+        samples = answers[engine].samples
+        for url in self._extra_urls.get(engine, ()):
+            for name, series in answers[_extra(engine, url)].samples.items():
+                samples = {**samples, name: [*samples.get(name, ()), *series]}
+        return samples
+
+    def _changed_extras(self, topology: Topology, answers: Mapping[str, Answer]) -> Iterator[Event]:
+        """One event for each further URL that began to fail, fails otherwise than before, or answers again."""
+        for engine in topology.engines:
+            for url in self._extra_urls.get(engine.name, ()):
+                key = _extra(engine.name, url)
+                answer, before = answers[key], self._extra_failing.pop(key, None)
+                if answer.failure is not None:
+                    self._extra_failing[key] = answer.failure.kind
+                    if answer.failure.kind is not before:
+                        yield Event(answer.at, EXTRA_FAILED, engine, answer.failure.detail)
+                elif before is not None:
+                    yield Event(answer.at, EXTRA_RECOVERED, engine, f"{url} answers again")
 
     def _blind(self, topology: Topology, now: float, error: str) -> Reading:
         return Reading(self._entity, now, np.full(len(topology.engines), np.nan), error=error)
+
+
+def _extra(engine: str, url: str) -> str:
+    """The name of a further target of an engine; no engine's own, for these hold no space."""
+    return f"{engine} {url}"
 
 
 def _answer_of(task: asyncio.Task[Answer], clock: Clock, seconds: float) -> Answer:

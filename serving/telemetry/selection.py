@@ -39,7 +39,7 @@ def select(samples: Samples, specs: Mapping[str, SignalSpec]) -> EngineSignals:
     """The signals of `specs` found in one engine's `samples`."""
     chosen = EngineSignals()
     for signal, spec in specs.items():
-        for name in spec.names:
+        for name in () if spec.reduced else spec.names:
             if spec.kind is SignalKind.HISTOGRAM:
                 histogram = _histogram(name, samples, spec)
                 if histogram is not None:

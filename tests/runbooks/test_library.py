@@ -18,6 +18,7 @@ NEVER_RESTARTED = {
     "clients.leaving",
     "engine.frozen_gauges",
     "engine.kv_pressure",
+    "experts.hot",
     "overload",
     "prefill.saturated",
     "telemetry.blind",
