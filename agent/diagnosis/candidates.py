@@ -11,13 +11,14 @@ from functools import cached_property
 from agent.diagnosis.catalogue import Catalogue, Cause, Way
 from detectors.finding import Finding, Symptom
 from serving.fleet.entity import Entity, EntityKind
+from serving.fleet.places import engines_on, gpus_on, nodes_of
 from serving.fleet.topology import Relation, Topology
 
 _SHARED = (Relation.SERVES, Relation.SCRAPED_BY, Relation.RUNS_ON)
+_PLACES = frozenset({EntityKind.GPU, EntityKind.NODE, EntityKind.SWITCH})
 _MEMBERS_BY = {
     EntityKind.MODEL: (Relation.SERVES, True),
     EntityKind.TELEMETRY: (Relation.SCRAPED_BY, True),
-    EntityKind.NODE: (Relation.RUNS_ON, True),
     EntityKind.GATEWAY: (Relation.ROUTES_TO, False),
 }
 
@@ -64,22 +65,45 @@ class Scene:
                 if entity in self.by_entity:
                     yield entity
             case Way.PEERS:
-                row = self._row(entity)
-                if row is not None:
-                    group = self._by_group.get(int(self.topology.peer_group[row]), ())
-                    yield from (other for other in group if other != entity)
+                yield from self._troubled_peers(entity)
             case Way.MODEL:
-                yield from (o for o in self.topology.related(entity, Relation.SERVES) if o in self.by_entity)
+                served = (o for e in self._engines(entity) for o in self.topology.related(e, Relation.SERVES))
+                yield from (other for other in dict.fromkeys(served) if other in self.by_entity)
+            case Way.GPUS:
+                yield from (other for other in gpus_on(self.topology, entity) if other in self.by_entity)
+            case Way.NODES:
+                nodes = nodes_of(self.topology, entity)
+                yield from (other for other in nodes if other != entity and other in self.by_entity)
             case Way.NODE:
                 nodes = set(self.topology.related(entity, Relation.RUNS_ON))
                 for other in self.by_entity:
                     if other != entity and nodes & set(self.topology.related(other, Relation.RUNS_ON)):
                         yield other
+            case Way.REVISION:
+                for other in self.troubled(entity, Way.MEMBERS):
+                    if Symptom.REVISION_SUSPECT in self.shown(other):
+                        yield other
+            case Way.MEMBERS if entity.kind in _PLACES:
+                yield from (other for other in engines_on(self.topology, entity) if other in self.by_entity)
             case Way.MEMBERS:
                 yield from (other for other in self.by_entity if self._is_member(other, entity))
 
+    def _engines(self, entity: Entity) -> tuple[Entity, ...]:
+        """The engines that a thing is, or that run on it; anything else is taken as it is."""
+        return engines_on(self.topology, entity) if entity.kind in _PLACES else (entity,)
+
+    def _troubled_peers(self, entity: Entity) -> Iterator[Entity]:
+        """The engines with findings that are peers of an engine, or of the engines of a place and not on it themselves."""
+        mine = self._engines(entity)
+        rows = (self._row(engine) for engine in mine)
+        groups = dict.fromkeys(int(self.topology.peer_group[row]) for row in rows if row is not None)
+        for group in groups:
+            yield from (other for other in self._by_group.get(group, ()) if other not in mine)
+
     def members(self, entity: Entity) -> int:
-        """How many engines belong to a model, gateway, node or source."""
+        """How many engines belong to a model, gateway or source, or run on a GPU, a node or behind a switch."""
+        if entity.kind in _PLACES:
+            return len(engines_on(self.topology, entity))
         if entity.kind not in _MEMBERS_BY:
             return 0
         relation, inward = _MEMBERS_BY[entity.kind]

@@ -29,6 +29,9 @@ class Way(StrEnum):
     NODE = "node"
     MEMBERS = "members"
     MODEL = "model"
+    GPUS = "gpus"
+    NODES = "nodes"
+    REVISION = "revision"
 
 
 class _Strict(BaseModel):

@@ -23,6 +23,10 @@ RIVALS, SEEN_RIVALS = 4, 2  # how many are kept; the rest of the places go to wh
 
 REPAIR = "repair.under_way"
 
+# What has more engines behind it comes first: a switch explains its nodes, a node its GPUs, a GPU its engines.
+_WIDTH = {EntityKind.ENGINE: 0, EntityKind.RANK: 0, EntityKind.GPU: 1, EntityKind.NODE: 2}
+_WIDEST = 3
+
 
 def diagnose(
     window: Window,
@@ -60,10 +64,10 @@ def _order(one: Scored) -> tuple[bool, float, int, str, str]:
     return (one.complete, one.score, len(one.explains), one.candidate.form.cause, str(one.candidate.entity))
 
 
-def _widest_first(one: Scored) -> tuple[bool, tuple[bool, float, int, str, str]]:
+def _widest_first(one: Scored) -> tuple[int, tuple[bool, float, int, str, str]]:
     """What engines share goes before the engines: one surge, not an overload on each; one blind source, not many deaths."""
-    shared = one.complete and one.score >= ENOUGH and one.candidate.entity.kind is not EntityKind.ENGINE
-    return (shared, _order(one))
+    sure = one.complete and one.score >= ENOUGH
+    return (_WIDTH.get(one.candidate.entity.kind, _WIDEST) if sure else 0, _order(one))
 
 
 def _stands(one: Scored, unexplained: set[int]) -> bool:

@@ -20,6 +20,7 @@ from serving.telemetry.window import Window
 Bools = NDArray[np.bool_]
 
 READABLE_WITHIN = 30.0  # seconds; a signal older than that tells nothing of the present
+READABLE_IN_TABLES = 90.0  # exporters of GPUs and nodes are read every 15 or 30 s
 FOUNDATION = 0.7  # the part of the score that the musts carry
 BY_USUAL, BY_EARLINESS, BY_COMMONNESS = 0.15, 0.05, 0.10  # the rest, so that musts at full strength and all else reach 1
 CONTRADICTED = 0.45  # one symptom that cannot be leaves less than half
@@ -117,7 +118,10 @@ def _unreadable(window: Window, entity: Entity, symptoms: tuple[Symptom, ...]) -
 
 
 def _readable(window: Window, entity: Entity, signal: str) -> bool:
-    """Whether `signal` has a fresh sample on the engine, or, for anything else, on any engine."""
+    """Whether `signal` has a fresh sample on the engine, in the table of its kind, or, for anything else, on any engine."""
+    if entity.kind in window.tables and signal in window.tables[entity.kind].signals:
+        table = window.tables[entity.kind]
+        return entity in table.row_of and bool(table.age(signal)[table.row_of[entity]] <= READABLE_IN_TABLES)
     matrix = window.histograms.get(signal) or window.signals.get(signal)
     if matrix is None:
         return False

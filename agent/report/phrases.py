@@ -69,7 +69,9 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
             "leaks KV cache", "leaked KV cache", "KV blocks stay taken that no request holds, so it can hold fewer and fewer"
         ),
         "engine.memory_leak": Cause(
-            "leaks memory", "leaked memory", "its host memory only rises; at its limit the kernel kills it with all its requests"
+            "leaks memory",
+            "leaked memory",
+            "its host memory only rises; at its limit the kernel kills it with all its requests",
         ),
         "engine.slow_start": Cause(
             "is slow to start", "was slow to start", "it starts for far longer than its like and serves nobody meanwhile"
@@ -90,6 +92,27 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
         ),
         "telemetry.doubled": Cause(
             "counts twice", "counted twice", "an engine is measured twice, so its rates look doubled; the engine is well"
+        ),
+        "gpu.faulted": Cause(
+            "has a fault",
+            "had a fault",
+            "its driver or its memory reports an error that must be acted on before it is used again",
+        ),
+        "gpu.degraded": Cause(
+            "is held back", "was held back", "it computes slower than its peers, and every batch it takes part in with it"
+        ),
+        "gpu.memory_vampire": Cause(
+            "is used by somebody else",
+            "was used by somebody else",
+            "a process that is not its engine's holds much of its memory, so the engine may run out of it",
+        ),
+        "node.unhealthy": Cause(
+            "is unwell", "was unwell", "all engines on it are at risk, and nothing new should be placed there"
+        ),
+        "fabric.degraded": Cause(
+            "is degraded",
+            "was degraded",
+            "the nodes, GPUs or engines that share it are unwell together; none of them is at fault",
         ),
         "telemetry.blind": Cause(
             "is blind", "was blind", "measurements do not come, so nothing there is judged or repaired until they do"
@@ -135,6 +158,28 @@ SYMPTOMS: Mapping[Symptom, str] = MappingProxyType(
         Symptom.DOOR_STARVES: "the front door sends nothing to an engine that is up",
         Symptom.SERIES_VANISHED: "series vanished under their names for all engines at once",
         Symptom.SERIES_DOUBLED: "counters count everything twice",
+        Symptom.XID_RESTART_APP: "the driver reported an error after which the application must be restarted",
+        Symptom.XID_RESET_GPU: "the driver reported an error after which the GPU must be reset",
+        Symptom.XID_REBOOT_NODE: "the driver reported an error after which the node must be rebooted",
+        Symptom.XID_CHECK: "the driver reported an error that a person must look into",
+        Symptom.ECC_UNCORRECTED: "memory errors that could not be corrected",
+        Symptom.REMAP_FAILED: "a faulty memory row could not be remapped",
+        Symptom.REMAP_PENDING: "a faulty memory row waits for a reset to be remapped",
+        Symptom.GPU_THROTTLED: "heat or hardware holds its clock below its peers'",
+        Symptom.GPU_CLOCK_LOW: "its clock stays below its peers' for no stated reason",
+        Symptom.GPU_POWER_LOW: "it draws far less power than its peers at the same work",
+        Symptom.GPU_MEMORY_FOREIGN: "much of its memory is held by somebody who is not its engine",
+        Symptom.NODE_NOT_READY: "it is not ready",
+        Symptom.NODE_RETURNING: "people took it down, or it has just rebooted",
+        Symptom.NODE_REJECTS_PODS: "it says that it is ready and refuses GPU pods",
+        Symptom.NODE_GPUS_SHORT: "it has fewer GPUs to give than it holds",
+        Symptom.NODE_CLOCK_OFF: "its clock is off",
+        Symptom.NODE_DISK_READONLY: "its disk takes no writes",
+        Symptom.NODE_DISK_FULL: "its disk is almost full",
+        Symptom.NODE_NETWORK_ERRORS: "many of its packets have errors",
+        Symptom.NODE_ENGINES_LOST: "all of its engines went in the same moment",
+        Symptom.SWITCH_ERRORS: "most of what it joins has errors, and hardly anything elsewhere",
+        Symptom.SWITCH_SLOW: "most engines behind it are slower than elsewhere",
         Symptom.SOURCE_BLIND: "a source of telemetry does not speak",
         Symptom.MOST_TARGETS_LOST: "most engines vanished from telemetry at the same moment",
     }
@@ -154,6 +199,11 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "rollout.rollback": "took {target} back to its last good revision",
         "door.refresh": "had {target} read its engines anew",
         "engine.resume": "resumed {target}",
+        "node.cordon": "kept new work away from {target}",
+        "node.uncordon": "let new work be placed on {target} again",
+        "node.reboot": "rebooted {target}",
+        "gpu.reset": "reset {target}",
+        "gpu.evict_intruder": "ended the process on {target} that was not its engine's",
     }
 )
 ORDERS: Mapping[str, str] = MappingProxyType(
@@ -169,6 +219,11 @@ ORDERS: Mapping[str, str] = MappingProxyType(
         "rollout.rollback": "take {target} back to its last good revision",
         "door.refresh": "have {target} read its engines anew",
         "engine.resume": "resume {target}",
+        "node.cordon": "keep new work away from {target}",
+        "node.uncordon": "let new work be placed on {target} again",
+        "node.reboot": "reboot {target}",
+        "gpu.reset": "reset {target}",
+        "gpu.evict_intruder": "end the process on {target} that is not its engine's",
     }
 )
 
