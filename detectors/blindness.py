@@ -15,6 +15,9 @@ from serving.telemetry.window import SourceStatus, Window
 NEEDS: frozenset[str] = frozenset()
 HELPED_BY = frozenset({"scrape.up", "engine.steps", "door.finished.ok"})
 
+_HEARTBEATS = frozenset({"engine.steps", "engine.running", "engine.generation_tokens"})
+"""Of one scrape, and of every engine: if one of them stays away while another comes, it was renamed."""
+
 
 def detect(window: Window, parameters: BlindnessParameters) -> tuple[Finding, ...]:
     """SOURCE_BLIND on telemetry sources and MOST_TARGETS_LOST on the source that scrapes them."""
@@ -39,7 +42,7 @@ def _source(window: Window, parameters: BlindnessParameters, status: SourceStatu
     return Finding(Symptom.SOURCE_BLIND, status.source, answered, 0.9, evidence)
 
 
-def _scraper(window: Window) -> Entity:
+def scraper(window: Window) -> Entity:
     """The source that carries the engines' own metrics, as far as known."""
     if window.sources:
         return window.sources[0].source
@@ -52,12 +55,14 @@ def _stale(window: Window, parameters: BlindnessParameters) -> list[Finding]:
     up = window.latest("scrape.up", np.inf)
     stale = (age > parameters.hold) & np.isfinite(age) & (up != 0)
     known = np.isfinite(age)
+    if stale.any():  # where the engine's other series are fresh, one was renamed: detectors.series says so
+        stale &= np.fmin.reduce([window.age(name) for name in window.signals if name in _HEARTBEATS]) > parameters.hold
     if not known.any() or stale.sum() < max(parameters.least, parameters.share * known.sum()):
         return []
     oldest = float(age[stale].min())
     says = f"{stale.sum()} of {known.sum()} engines gave no fresh sample for {oldest:.0f} s or more, none reported down"
     evidence = (Evidence("engine.steps", says, float(stale.sum()), expected=0.0, unit="engines"),)
-    return [Finding(Symptom.SOURCE_BLIND, _scraper(window), window.now - oldest, 0.8, evidence)]
+    return [Finding(Symptom.SOURCE_BLIND, scraper(window), window.now - oldest, 0.8, evidence)]
 
 
 def _lost(window: Window, parameters: BlindnessParameters) -> list[Finding]:
@@ -80,4 +85,4 @@ def _lost(window: Window, parameters: BlindnessParameters) -> list[Finding]:
         return []
     says = f"{down.sum()} of {answered.sum()} engines vanished from telemetry within {spread:.0f} s, {door}"
     evidence = (Evidence("scrape.up", says, float(down.sum()), expected=0.0, unit="engines"),)
-    return [Finding(Symptom.MOST_TARGETS_LOST, _scraper(window), since, severity, evidence)]
+    return [Finding(Symptom.MOST_TARGETS_LOST, scraper(window), since, severity, evidence)]

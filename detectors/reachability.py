@@ -9,6 +9,7 @@ import numpy as np
 
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import ReachabilityParameters
+from detectors.starts import under_way
 from detectors.statistics import Bools, Floats, condition, lasting, row_median, sample_times, trailing_run
 from serving.telemetry.counters import last_present
 from serving.telemetry.window import Window
@@ -48,6 +49,7 @@ def _down(window: Window, parameters: ReachabilityParameters, down: Floats, at: 
     answered = (window.values("scrape.up") == 1).any(axis=1)
     hold = np.where(refused, parameters.hold_refused, parameters.hold_silent)
     hold = np.where(answered, hold, parameters.hold_starting)
+    hold = np.where(under_way(window, parameters.fresh), np.inf, hold)  # detectors.starts says when that takes too long
     findings = []
     for row in np.flatnonzero(fresh & (run.held >= hold)):
         symptom = Symptom.TARGET_REFUSED if refused[row] else Symptom.TARGET_SILENT

@@ -263,3 +263,24 @@ def rising(value: Floats, low: float, high: float) -> Floats:
     """Severity: 0.3 at `low`, 1 at `high`, straight between, kept inside."""
     with np.errstate(invalid="ignore"):
         return np.clip(0.3 + 0.7 * (value - low) / (high - low), 0.0, 1.0)
+
+
+def block_minima(values: Floats, times: Floats, now: float, seconds: float) -> Floats:
+    """The least present sample of each block, (engines, blocks), blocks as in `blocks`; NaN where a block has none."""
+    if len(times) == 0:
+        return np.zeros((values.shape[0], 0))
+    first = times[0] - (times[1] - times[0] if len(times) > 1 else 0.0)
+    count = int((now - first) / seconds + 1e-6)
+    edges = np.searchsorted(times, now - seconds * np.arange(count, -1, -1) + 1e-6)
+    least = [np.fmin.reduce(values[:, begin:end], axis=1, initial=np.inf) for begin, end in pairwise(edges)]
+    table = np.stack(least, axis=1) if least else np.zeros((values.shape[0], 0))
+    return np.where(np.isfinite(table), table, np.nan)
+
+
+def others_share(found: Bools, judged: Bools, groups: NDArray[np.intp]) -> Floats:
+    """The share of the *other* judged members of each engine's group that are found too; NaN without any. (engines,)."""
+    size = int(groups.max(initial=-1)) + 1
+    shown = np.bincount(groups, weights=found & judged, minlength=size)[groups] - (found & judged)
+    asked = np.bincount(groups, weights=judged, minlength=size)[groups] - judged
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(asked > 0, shown / asked, np.nan)

@@ -20,7 +20,7 @@ def judged(
     The front door's signals are counted as present here: what it lacks is said once, and not of every engine.
     """
     late = tuple(stale)
-    own = registry.of_job(Job.ENGINE)
+    own = {name: spec for name, spec in registry.of_job(Job.ENGINE).items() if name in sight.names or not spec.optional}
     present = frozenset(sight.names) - frozenset(late)
     older = {signal: name for signal, name in sight.older(registry).items() if signal in own}
     absent = [signal for signal in sight.absent(registry) if signal not in late]

@@ -1,0 +1,198 @@
+"""Rollouts: whether the engines of a new revision fail, are slow or answer badly, and only those, since they have it.
+
+A rolling upgrade whose new engines are well is no fault, and a start or a first minute of compilation is none either. With
+engines of the old revision at hand they are the measure (vllm-project/vllm-ascend#15166, #11107); once none is left, it is
+each engine's own past before the change.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detectors import outputs, starts
+from detectors.finding import Evidence, Finding, Symptom
+from detectors.service_parameters import OutputsParameters, RolloutsParameters, StartsParameters
+from detectors.statistics import Bools, Floats, condition, histogram_steps, row_median, sample_times, trailing_run
+from serving.fleet.entity import Entity, EntityKind
+from serving.telemetry.counters import last_present
+from serving.telemetry.window import Window
+
+REVISION = "engine.revision"
+NEEDS: frozenset[str] = frozenset()
+HELPED_BY: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Health:
+    """What speaks against each engine, (engines,): absolute ills, and the means that are compared."""
+
+    failing: Bools
+    down: Bools
+    corrupt: Bools
+    length_share: Floats
+    first_token: Floats
+    between: Floats
+    before_first: Floats
+    before_between: Floats
+
+
+def detect(
+    window: Window, parameters: RolloutsParameters, of_outputs: OutputsParameters, of_starts: StartsParameters
+) -> tuple[Finding, ...]:
+    """REVISION_WORSE on a model, and REVISION_SUSPECT on the engines that have its newest revision."""
+    if window.rows == 0 or len(window.times) == 0 or REVISION not in window.signals:
+        return ()
+    revision = last_present(window.values(REVISION))
+    newest = _of_model(window, revision[:, -1])
+    fresh_news = (revision[:, -1] == newest) & _recent_change(window, revision, newest)
+    if not fresh_news.any():
+        return ()
+    health = _health(window, parameters, of_outputs, of_starts, revision)
+    found: list[Finding] = []
+    for name, rows in sorted(window.topology.rows_of_model.items()):
+        if fresh_news[rows].any():
+            found.extend(_model(window, parameters, name, rows, revision[:, -1] == newest, health))
+    return tuple(found)
+
+
+def _of_model(window: Window, values: Floats) -> Floats:
+    """The largest value of each engine's model, (engines,); NaN where none is known."""
+    largest = np.full(window.rows, np.nan)
+    for rows in window.topology.rows_of_model.values():
+        largest[rows] = np.fmax.reduce(values[rows], initial=np.nan)
+    return largest
+
+
+def _recent_change(window: Window, revision: Floats, newest: Floats) -> Bools:
+    """Engines of the newest revision whose model still has another one, or had it within this window."""
+    recent = np.zeros(window.rows, dtype=np.bool_)
+    for rows in window.topology.rows_of_model.values():
+        with np.errstate(invalid="ignore"):
+            recent[rows] = bool((revision[rows] < newest[rows][:, None]).any())
+    return recent
+
+
+def _health(
+    window: Window,
+    parameters: RolloutsParameters,
+    of_outputs: OutputsParameters,
+    of_starts: StartsParameters,
+    revision: Floats,
+) -> _Health:
+    lately = window.times > window.now - parameters.over
+    before = revision < last_present(revision)[:, -1:]
+    first, between = histogram_steps(window, "engine.ttft"), histogram_steps(window, "engine.inter_token")
+    share, _ = outputs.length_shares(window, of_outputs)
+    return _Health(
+        failing=_failing(window, parameters),
+        down=_down(window, parameters, of_starts),
+        corrupt=outputs.corrupted(window, of_outputs)[1],
+        length_share=share,
+        first_token=_mean(first, lately[None, :] & _warm(window, parameters), parameters.least),
+        between=_mean(between, lately[None, :] & _warm(window, parameters), parameters.least),
+        before_first=_mean(first, before, parameters.least),
+        before_between=_mean(between, before, parameters.least),
+    )
+
+
+def _mean(steps: tuple[Floats, Floats], chosen: Bools, least: float) -> Floats:
+    """The mean of a histogram's observations in the `chosen` samples (engines, times); NaN with fewer than `least`."""
+    counts, sums = (np.where(chosen & ~np.isnan(part), part, 0.0).sum(axis=1) for part in steps)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(counts >= max(1.0, least), sums / counts, np.nan)
+
+
+def _warm(window: Window, parameters: RolloutsParameters) -> Bools:
+    """Samples taken after each engine's first minutes, in which kernels of unseen shapes compile. (engines, times)."""
+    up = window.values("scrape.up")
+    down_at = np.where(up == 0, window.times, -np.inf)
+    np.maximum.accumulate(down_at, axis=1, out=down_at)
+    began = last_present(window.values("engine.process_start"))
+    with np.errstate(invalid="ignore"):
+        return ~(window.times[None, :] < np.fmax(down_at, began) + parameters.warm_up)
+
+
+def _failing(window: Window, parameters: RolloutsParameters) -> Bools:
+    failed = np.zeros(window.rows)
+    for result in ("connection", "http_5xx", "timeout"):
+        failed += np.nan_to_num(window.increase(f"door.finished.{result}", parameters.over))
+    whole = window.increase("door.finished.ok", parameters.over)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = failed / (failed + np.nan_to_num(whole))
+        return np.asarray((failed >= parameters.failing_least) & (share >= parameters.failing_share))
+
+
+def _down(window: Window, parameters: RolloutsParameters, of_starts: StartsParameters) -> Bools:
+    """Not up for long and no start under way that may take its time, or a start after the other, or one far too long."""
+    up = window.values("scrape.up")
+    away = trailing_run(condition(up, up == 0), sample_times(window, "scrape.up")).held >= parameters.down_for
+    for_long = window.latest(starts.STARTING, of_starts.fresh)
+    late, _ = starts.overdue(window, of_starts, for_long)
+    again = starts.starts_again(window) >= parameters.starts_again
+    return np.asarray((away & ~(for_long > 0)) | late | again)
+
+
+def _model(
+    window: Window, parameters: RolloutsParameters, name: str, rows: NDArray[np.intp], new: Bools, health: _Health
+) -> list[Finding]:
+    newer, older = rows[new[rows]], rows[~new[rows]]
+    ills = _ills(parameters, health, newer, older)
+    sick = np.logical_or.reduce([*ills.values()])
+    well = health.down[older] | health.failing[older] | health.corrupt[older]
+    many = max(parameters.least_engines, parameters.share * len(newer))
+    if sick.sum() < many or (len(older) and well.mean() > parameters.old_share):
+        return []
+    said = ", ".join(f"{count} {ill}" for ill, shown in ills.items() if (count := int(shown.sum())))
+    measure = f"the {len(older)} of the old one are well" if len(older) else "they were well before they had it"
+    says = f"{int(sick.sum())} of {len(newer)} engines of the newest revision are ill ({said}); {measure}"
+    since = _since(window, newer)
+    evidence = (Evidence(REVISION, says, float(sick.sum()), expected=0.0, unit="engines"),)
+    model = Entity(EntityKind.MODEL, name)
+    severity = float(np.clip(0.6 + 0.4 * sick.mean(), 0.6, 1.0))
+    return [
+        Finding(Symptom.REVISION_WORSE, model, since, severity, evidence),
+        *(
+            Finding(
+                Symptom.REVISION_SUSPECT,
+                window.topology.engines[row],
+                since,
+                0.3,
+                (
+                    Evidence(
+                        REVISION, "it has the revision whose engines are ill", float(window.latest(REVISION, np.inf)[row])
+                    ),
+                ),
+            )
+            for row in newer
+        ),
+    ]
+
+
+def _ills(
+    parameters: RolloutsParameters, health: _Health, newer: NDArray[np.intp], older: NDArray[np.intp]
+) -> dict[str, Bools]:
+    """What ails each engine of the newest revision, by name."""
+    enough = len(older) >= parameters.least_engines
+    ills = {"down": health.down[newer], "failing": health.failing[newer], "with corrupt answers": health.corrupt[newer]}
+    for now, past in ((health.first_token, health.before_first), (health.between, health.before_between)):
+        norm = row_median(now[older][None, :])[0] if enough else past[newer]
+        with np.errstate(invalid="ignore"):
+            slow = (now[newer] >= parameters.slow_ratio * norm) & (now[newer] - norm >= parameters.slow_excess)
+        ills["slow"] = ills.get("slow", np.zeros(len(newer), dtype=np.bool_)) | slow
+    usual = row_median(health.length_share[older][None, :])[0] if enough else np.nan
+    with np.errstate(invalid="ignore"):
+        ills["with endless answers"] = (health.length_share[newer] >= parameters.length_share) & (
+            usual <= parameters.usual_share
+        )
+    return {ill: np.asarray(shown, dtype=np.bool_) for ill, shown in ills.items()}
+
+
+def _since(window: Window, newer: NDArray[np.intp]) -> float:
+    """When the first of these engines got its revision, as far as the window reaches."""
+    revision = last_present(window.values(REVISION))[newer]
+    with np.errstate(invalid="ignore"):
+        has = (revision == revision[:, -1:]) & ~np.isnan(revision)
+        had = (revision < revision[:, -1:]).any(axis=1)
+    first = np.where(had, window.times[np.argmax(has, axis=1)], window.times[0])
+    return float(first.min())

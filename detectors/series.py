@@ -1,0 +1,133 @@
+"""Series that lie: names that vanish for all engines at once, and counters that suddenly count twice.
+
+A rename leaves the targets up and their other series fresh (kubernetes-sigs/gateway-api-inference-extension#1905): nothing
+is wrong with the engines, and absent is not idle. A target scraped by two jobs (kubernetes-sigs/inference-perf#249) has all
+of its counters jump to twice their value in one reading, and then differ from the front door's by a factor of two.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from detectors.blindness import scraper
+from detectors.finding import Evidence, Finding, Symptom
+from detectors.service_parameters import SeriesParameters
+from detectors.statistics import Bools, Floats, block_ratio, own_past
+from serving.telemetry.counters import last_present
+from serving.telemetry.window import Window
+
+NEEDS: frozenset[str] = frozenset()
+HELPED_BY = frozenset({"scrape.up", "engine.steps", "engine.generation_tokens", "engine.prompt_tokens", "door.finished.ok"})
+
+COUNTED = ("engine.steps", "engine.step_tokens", "engine.prompt_tokens", "engine.generation_tokens")
+FINISHED = ("engine.finished.stop", "engine.finished.length")
+FROM_OUTSIDE = frozenset(
+    {
+        "engine.revision",
+        "engine.starting_seconds",
+        "engine.memory_working_set",
+        "engine.memory_limit",
+        "engine.process_start",
+    }
+)
+"""Not of the engine's own /metrics, or not of vLLM: they say nothing of whether vLLM's names are still the same."""
+
+
+def detect(window: Window, parameters: SeriesParameters) -> tuple[Finding, ...]:
+    """SERIES_VANISHED and SERIES_DOUBLED, on the source that carries the engines' metrics."""
+    if window.rows == 0 or len(window.times) == 0:
+        return ()
+    return (*_vanished(window, parameters), *_doubled(window, parameters))
+
+
+def _vanished(window: Window, parameters: SeriesParameters) -> Iterator[Finding]:
+    up = window.latest("scrape.up", parameters.fresh) >= 1.0
+    ages = {name: window.age(name) for name in (*window.signals, *window.histograms) if _own(name)}
+    ages |= {name: _histogram_age(window, name) for name in window.histograms if _own(name)}
+    if not ages or up.sum() < parameters.least:
+        return
+    freshest = np.fmin.reduce([*ages.values()])
+    speaking = up & (freshest <= parameters.fresh)
+    gone: dict[str, float] = {}
+    for name, age in ages.items():
+        had = speaking & np.isfinite(age)
+        lost = had & (age > parameters.hold)
+        if had.sum() < parameters.least or lost.sum() < parameters.share * had.sum():
+            continue
+        if np.ptp(age[lost]) <= parameters.together:
+            gone[name] = float(age[lost].min())
+    if not gone:
+        return
+    since = max(gone.values())
+    says = (
+        f"{', '.join(sorted(gone))} vanished for {int(speaking.sum())} engines at once {since:.0f} s ago, while the engines "
+        "answer their scrapes and give everything else"
+    )
+    evidence = (Evidence(min(gone), says, float(len(gone)), expected=0.0, unit="signals"),)
+    yield Finding(Symptom.SERIES_VANISHED, scraper(window), window.now - since, 0.8, evidence)
+
+
+def _own(name: str) -> bool:
+    return name.startswith("engine.") and name not in FROM_OUTSIDE
+
+
+def _histogram_age(window: Window, name: str) -> Floats:
+    matrix = window.histograms[name]
+    taken = np.where(np.isnan(matrix.counts[:, :, -1]), -np.inf, matrix.sampled_at)
+    newest = np.fmax.reduce(taken, axis=1, initial=-np.inf)
+    return np.asarray(np.where(np.isfinite(newest), window.now - newest, np.inf), dtype=np.float64)
+
+
+def _doubled(window: Window, parameters: SeriesParameters) -> Iterator[Finding]:
+    jumped, at = _jumped(window, parameters)
+    twice = _twice_the_door(window, parameters)
+    found = jumped | twice
+    if not found.any():
+        return
+    since = float(np.min(np.where(jumped, at, window.now - parameters.over)[found]))
+    names = [window.topology.engines[row].name for row in np.flatnonzero(found)]
+    how = "jumped to twice their value in one reading" if jumped.any() else "count twice what the front door counts"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""  # noqa: PLR2004 - so many are named
+    says = f"the counters of {', '.join(names[:3])}{more} {how}: scraped twice, or under two sets of labels"
+    evidence = (Evidence("engine.steps", says, float(len(names)), expected=0.0, unit="engines"),)
+    yield Finding(Symptom.SERIES_DOUBLED, scraper(window), since, 0.8, evidence)
+
+
+def _jumped(window: Window, parameters: SeriesParameters) -> tuple[Bools, Floats]:
+    """Engines of which all counters at hand came to twice their value in one and the same reading, and when. (engines,)."""
+    at_once = np.zeros((window.rows, len(window.times)))
+    known = np.zeros_like(at_once)
+    for name in COUNTED:
+        values = window.values(name)
+        before = np.full_like(values, np.nan)
+        before[:, 1:] = last_present(values)[:, :-1]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = np.where(before >= parameters.counted_least, values / before, np.nan)
+            at_once += (ratio >= 2.0 - parameters.jump_within) & (ratio <= 2.0 + parameters.jump_within)
+            halved = (ratio >= 0.5 - parameters.jump_within / 4) & (ratio <= 0.5 + parameters.jump_within / 4)
+        known += ~np.isnan(ratio)
+        at_once -= halved  # the second scrape ended again
+    needed = (known >= parameters.counters_least) & (np.abs(at_once) == known)
+    last = np.where(needed, np.arange(len(window.times)), -1).max(axis=1, initial=-1)
+    rows = np.arange(window.rows)
+    return (last >= 0) & (at_once[rows, last] > 0), np.where(last >= 0, window.times[last], np.nan)
+
+
+def _twice_the_door(window: Window, parameters: SeriesParameters) -> Bools:
+    """Engines that finish twice as much as the door has from them, and did not before; their peers do not. (engines,)."""
+    own = np.zeros((window.rows, len(window.times)))
+    for name in FINISHED:
+        own = own + window.increments(name)
+    ratio = block_ratio(own, window.increments("door.finished.ok"), window.times, window.now, parameters.over)
+    if ratio.shape[1] < 2:  # noqa: PLR2004 - one block has no past
+        return np.zeros(window.rows, dtype=np.bool_)
+    now, past = ratio[:, -1], own_past(ratio, 1, 1)
+    enough = window.increase("door.finished.ok", parameters.over) >= parameters.finished_least
+    with np.errstate(invalid="ignore"):
+        twice = enough & (np.abs(now - 2.0) <= parameters.twice_within) & (np.abs(past - 1.0) <= parameters.twice_within)
+        even = (
+            np.nanmean(np.where(enough & ~twice, np.abs(now - 1.0) <= parameters.twice_within, np.nan))
+            if twice.any()
+            else 1.0
+        )
+    return twice if even >= parameters.share or np.isnan(even) else np.zeros(window.rows, dtype=np.bool_)
