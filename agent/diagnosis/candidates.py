@@ -4,7 +4,7 @@ A finding leads to the entity it is on, to the model, gateway and telemetry sour
 and so to common ancestors: one surge instead of an overload on every engine, one blind source instead of many deaths.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -60,6 +60,9 @@ class Scene:
 
     def troubled(self, entity: Entity, way: Way) -> Iterator[Entity]:
         """The entities with findings that lie `way` from `entity`."""
+        if entity.kind in _PLACES or way in {Way.GPUS, Way.NODES}:
+            yield from (other for other in dict.fromkeys(self._from_place(entity, way)) if other in self.by_entity)
+            return
         match way:
             case Way.SELF:
                 if entity in self.by_entity:
@@ -67,26 +70,28 @@ class Scene:
             case Way.PEERS:
                 yield from self._troubled_peers(entity)
             case Way.MODEL:
-                served = (o for e in self._engines(entity) for o in self.topology.related(e, Relation.SERVES))
-                yield from (other for other in dict.fromkeys(served) if other in self.by_entity)
-            case Way.GPUS:
-                yield from (other for other in gpus_on(self.topology, entity) if other in self.by_entity)
-            case Way.NODES:
-                nodes = nodes_of(self.topology, entity)
-                yield from (other for other in nodes if other != entity and other in self.by_entity)
+                yield from (o for o in self.topology.related(entity, Relation.SERVES) if o in self.by_entity)
             case Way.NODE:
                 nodes = set(self.topology.related(entity, Relation.RUNS_ON))
-                for other in self.by_entity:
-                    if other != entity and nodes & set(self.topology.related(other, Relation.RUNS_ON)):
-                        yield other
+                others = (other for other in self.by_entity if other != entity)
+                yield from (o for o in others if nodes & set(self.topology.related(o, Relation.RUNS_ON)))
             case Way.REVISION:
-                for other in self.troubled(entity, Way.MEMBERS):
-                    if Symptom.REVISION_SUSPECT in self.shown(other):
-                        yield other
-            case Way.MEMBERS if entity.kind in _PLACES:
-                yield from (other for other in engines_on(self.topology, entity) if other in self.by_entity)
+                yield from (o for o in self.troubled(entity, Way.MEMBERS) if Symptom.REVISION_SUSPECT in self.shown(o))
             case Way.MEMBERS:
                 yield from (other for other in self.by_entity if self._is_member(other, entity))
+
+    def _from_place(self, entity: Entity, way: Way) -> Iterable[Entity]:
+        """What lies `way` from a GPU, a node or a switch, and the GPUs and nodes of anything, with findings or without."""
+        topology = self.topology
+        ways: Mapping[Way, Callable[[], Iterable[Entity]]] = {
+            Way.SELF: lambda: (entity,),
+            Way.PEERS: lambda: self._troubled_peers(entity),
+            Way.MODEL: lambda: (o for e in engines_on(topology, entity) for o in topology.related(e, Relation.SERVES)),
+            Way.MEMBERS: lambda: engines_on(topology, entity),
+            Way.GPUS: lambda: gpus_on(topology, entity),
+            Way.NODES: lambda: (node for node in nodes_of(topology, entity) if node != entity),
+        }
+        return ways[way]() if way in ways else ()
 
     def _engines(self, entity: Entity) -> tuple[Entity, ...]:
         """The engines that a thing is, or that run on it; anything else is taken as it is."""

@@ -11,18 +11,23 @@ from hypothesis import strategies as st
 from agent.diagnosis.catalogue import DEFAULT, Catalogue, Way, load_catalogue
 from agent.diagnosis.diagnosis import Diagnosis
 from agent.diagnosis.rank import diagnose
+from detectors.catalogue import DETECTORS
 from detectors.finding import Evidence, Finding, Symptom
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import EngineFacts, Relation, Topology
 from serving.telemetry.columns import HistogramMatrix, SignalMatrix
 from serving.telemetry.registry import load_registry
-from serving.telemetry.window import Window
+from serving.telemetry.window import Table, Window
 from serving.yaml_file import FileError
 
 S = Symptom
 NOW = 1_800_000_000.0
 ENGINES = tuple(Entity.engine(f"e-{number}") for number in range(5))
 MODEL = Entity(EntityKind.MODEL, "m")
+DOOR = Entity(EntityKind.GATEWAY, "door")
+GPUS = tuple(Entity(EntityKind.GPU, f"n{number // 2}:{number % 2}") for number in range(5))
+NODES = tuple(Entity(EntityKind.NODE, f"n{number}") for number in range(3))
+SWITCH = Entity(EntityKind.SWITCH, "s0")
 SOURCE = Entity(EntityKind.TELEMETRY, "scrape")
 CATALOGUE = load_catalogue()
 SPECS = load_registry().signals
@@ -30,13 +35,28 @@ SPECS = load_registry().signals
 
 def topology() -> Topology:
     facts = [EngineFacts(engine.name, f"http://{engine.name}", "m") for engine in ENGINES]
-    return Topology(facts, [(engine, Relation.SCRAPED_BY, SOURCE) for engine in ENGINES])
+    relations = [(engine, Relation.SCRAPED_BY, SOURCE) for engine in ENGINES]
+    relations += [(DOOR, Relation.ROUTES_TO, engine) for engine in ENGINES]
+    for number, engine in enumerate(ENGINES):
+        gpu, node = GPUS[number], NODES[number // 2]
+        relations += [(engine, Relation.RUNS_ON, gpu), (engine, Relation.RUNS_ON, node), (gpu, Relation.MEMBER_OF, node)]
+    return Topology(facts, [*relations, *((node, Relation.MEMBER_OF, SWITCH) for node in NODES[:2])])
 
 
 def window(without: tuple[str, ...] = ()) -> Window:
     """A window in which every signal of the registry can be read, but for those that begin with one of `without`."""
     shown = [name for name in SPECS if not name.startswith(without or ("no such",))]
     one = np.ones((len(ENGINES), 1))
+    tables = {}
+    for kind, entities in ((EntityKind.GPU, GPUS), (EntityKind.NODE, NODES)):
+        full, taken = np.ones((len(entities), 1)), np.full((len(entities), 1), NOW)
+        read = {name for detector in DETECTORS for names in detector.needs_for.values() for name in names}
+        own = {
+            name: SignalMatrix(full, taken)
+            for name in read
+            if name.startswith(f"{kind}.") and not name.startswith(without or ("no such",))
+        }
+        tables[kind] = Table(NOW, entities, np.array([NOW]), own)
     at = np.full((len(ENGINES), 1), NOW)
     counts = np.ones((len(ENGINES), 1, 1))
     return Window(
@@ -47,6 +67,7 @@ def window(without: tuple[str, ...] = ()) -> Window:
         histograms={
             name: HistogramMatrix(np.array([np.inf]), counts, one, at) for name in shown if SPECS[name].kind == "histogram"
         },
+        tables=tables,
     )
 
 
@@ -190,7 +211,15 @@ def test_no_findings_and_context_alone_are_no_diagnosis() -> None:
 @pytest.mark.parametrize("number", [n for n, form in enumerate(CATALOGUE.causes) if form.incident])
 def test_every_cause_is_the_first_answer_to_its_own_signs(number: int) -> None:
     form = CATALOGUE.causes[number]
-    entity = {EntityKind.ENGINE: ENGINES[0], EntityKind.MODEL: MODEL, EntityKind.TELEMETRY: SOURCE}[form.on]
+    entity = {
+        EntityKind.ENGINE: ENGINES[0],
+        EntityKind.MODEL: MODEL,
+        EntityKind.TELEMETRY: SOURCE,
+        EntityKind.GATEWAY: DOOR,
+        EntityKind.GPU: GPUS[0],
+        EntityKind.NODE: NODES[0],
+        EntityKind.SWITCH: SWITCH,
+    }[form.on]
     signs = [clause.any[0] for clause in form.must] + list(form.usually)
     first = diagnose(window(), [finding(sign, entity) for sign in dict.fromkeys(signs)], CATALOGUE)[0]
     assert (first.cause, first.entity) == (form.cause, entity)
@@ -201,7 +230,10 @@ def test_every_cause_is_the_first_answer_to_its_own_signs(number: int) -> None:
 @given(
     chosen=st.lists(
         st.tuples(
-            st.sampled_from(list(Symptom)), st.sampled_from([*ENGINES, MODEL, SOURCE]), st.floats(0, 1), st.floats(0, 300)
+            st.sampled_from(list(Symptom)),
+            st.sampled_from([*ENGINES, MODEL, SOURCE, DOOR, *GPUS[:2], NODES[0], SWITCH]),
+            st.floats(0, 1),
+            st.floats(0, 300),
         ),
         max_size=14,
         unique_by=lambda one: (one[0], one[1]),
@@ -230,17 +262,33 @@ def test_whatever_is_found_diagnoses_are_sound_and_do_not_depend_on_order(
 
 def test_the_catalogue_holds_the_causes_that_runbooks_are_written_for() -> None:
     assert CATALOGUE.names == {
-        "engine.hung",
-        "engine.frozen_gauges",
-        "engine.api_hung",
-        "engine.dead",
-        "engine.slow",
-        "engine.gc_stall",
-        "prefill.saturated",
-        "engine.kv_pressure",
-        "overload",
         "clients.leaving",
+        "engine.api_hung",
+        "engine.bad_output",
+        "engine.dead",
+        "engine.frozen_gauges",
+        "engine.gc_stall",
+        "engine.hung",
+        "engine.kv_leak",
+        "engine.kv_pressure",
+        "engine.memory_leak",
+        "engine.queue_stuck",
+        "engine.slow",
+        "engine.slow_start",
+        "engine.start_blocked",
+        "experts.hot",
+        "fabric.degraded",
+        "gateway.broken",
+        "gpu.degraded",
+        "gpu.faulted",
+        "gpu.memory_vampire",
+        "node.unhealthy",
+        "overload",
+        "prefill.saturated",
+        "rollout.bad",
         "telemetry.blind",
+        "telemetry.doubled",
+        "telemetry.renamed",
     }
 
 
@@ -249,7 +297,11 @@ def test_the_catalogue_holds_the_causes_that_runbooks_are_written_for() -> None:
     [
         ("{any: [steps.frozen]}", "{any: [steps.frosen]}", "steps.frosen"),
         ("    commonness: 0.6", "    comonness: 0.6", "did you mean commonness?"),
-        ("cannot: [target.refused, target.silent]", "cannot: [steps.frozen]", "both must and cannot show steps.frozen"),
+        (
+            "cannot: [queue.stuck, target.refused, target.silent]",
+            "cannot: [steps.frozen]",
+            "both must and cannot show steps.frozen",
+        ),
         ("look_alikes: [engine.frozen_gauges, engine.gc_stall]", "look_alikes: [engine.tired]", "engine.tired"),
         ("on: engine", "on: motor", "motor"),
     ],
@@ -278,3 +330,48 @@ def test_a_must_may_ask_for_a_share_of_the_members() -> None:
     three = [finding(S.QUEUE_GROWING, engine) for engine in ENGINES[:3]]
     assert diagnose(window(), two, catalogue) == ()
     assert names(diagnose(window(), three, catalogue)) == [("overload", "m")]
+
+
+def test_a_gpus_fault_stands_for_the_death_of_its_engine_and_the_load_on_its_peers() -> None:
+    found = [
+        finding(S.XID_REBOOT_NODE, GPUS[0], 1.0, ago=30.0),
+        finding(S.NODE_GPUS_SHORT, NODES[0]),
+        finding(S.TARGET_REFUSED, ENGINES[0], 0.9),
+        finding(S.REQUESTS_FAILING, ENGINES[0]),
+        finding(S.ARRIVALS_RAISED, ENGINES[1]),
+        finding(S.QUEUE_GROWING, ENGINES[3]),
+    ]
+    first = diagnose(window(), found, CATALOGUE)[0]
+    assert (first.cause, first.entity) == ("gpu.faulted", GPUS[0])
+    assert ("engine.dead", "e-0") not in names(diagnose(window(), found, CATALOGUE))
+    assert set(first.explains) >= {found[0], found[2], found[3], found[4]}
+
+
+def test_a_held_back_gpu_stands_for_its_slow_engine() -> None:
+    found = [finding(S.GPU_THROTTLED, GPUS[2]), finding(S.SLOWER_THAN_PEERS, ENGINES[2]), finding(S.TTFT_RAISED, ENGINES[2])]
+    assert names(diagnose(window(), found, CATALOGUE)) == [("gpu.degraded", GPUS[2].name)]
+
+
+def test_a_node_that_is_gone_stands_for_all_of_its_engines() -> None:
+    dead = [finding(S.TARGET_REFUSED, engine, 0.9) for engine in ENGINES[:2]]
+    assert names(diagnose(window(), [finding(S.NODE_NOT_READY, NODES[0]), *dead], CATALOGUE)) == [("node.unhealthy", "n0")]
+
+
+def test_a_switch_stands_for_the_errors_of_its_nodes_and_the_slowness_of_their_engines() -> None:
+    found = [finding(S.SWITCH_ERRORS, SWITCH, 0.9)]
+    found += [finding(S.NODE_NETWORK_ERRORS, node, 0.9) for node in NODES[:2]]
+    found += [finding(S.SLOWER_THAN_PEERS, engine) for engine in ENGINES[:4]]
+    assert names(diagnose(window(), found, CATALOGUE)) == [("fabric.degraded", "s0")]
+
+
+def test_what_people_do_to_a_node_is_no_incident() -> None:
+    found = [finding(S.NODE_RETURNING, NODES[0], 0.3)]
+    found += [finding(S.TARGET_REFUSED, engine, 0.9) for engine in ENGINES[:2]]
+    assert diagnose(window(), found, CATALOGUE) == ()
+    other = [finding(S.TARGET_REFUSED, ENGINES[3], 0.9)]
+    assert names(diagnose(window(), [*found, *other], CATALOGUE)) == [("engine.dead", "e-3")]
+
+
+def test_a_repair_excuses_what_its_node_shows() -> None:
+    found = [finding(S.NODE_NOT_READY, NODES[0])]
+    assert diagnose(window(), found, CATALOGUE, frozenset({GPUS[0], NODES[0]})) == ()
