@@ -1,7 +1,8 @@
-"""A hook inside vLLM's processes: real garbage-collector pauses while a file asks for them.
+"""Our hooks inside vLLM's processes: real garbage-collector pauses while a file asks for them, and the counter of experts.
 
-vLLM calls `register` in each of its processes (entry point group vllm.general_plugins). Without FLEETWARDEN_GC_STALL_FILE in
-the environment it returns at once. With it, one daemon thread in the engine core and in each worker looks for that file.
+vLLM calls `register` in each of its processes (entry point group vllm.general_plugins). With FLEETWARDEN_EXPERTS_PORT in the
+environment it lets serving.engines.expert_counter count tokens per expert. Without FLEETWARDEN_GC_STALL_FILE it then returns
+at once. With it, one daemon thread in the engine core and in each worker looks for that file.
 While it exists, the thread keeps a heap of live objects, grown until a full collection lasts as long as asked, and collects
 that often. The collector holds the interpreter lock, so the whole process stands still, as one with a leaking heap does.
 Removing the file frees the heap.
@@ -22,6 +23,7 @@ from typing import NamedTuple
 from serving.clock import Clock, SystemClock
 
 FILE_VARIABLE = "FLEETWARDEN_GC_STALL_FILE"
+EXPERTS_VARIABLE = "FLEETWARDEN_EXPERTS_PORT"
 POLL_S = 0.5
 # The collector visits each reference twice, and one to an object outside the processor's cache costs it about 10 ns. So
 # references to shuffled leaves give a long pause for little memory: 8 bytes each, about 200 MB for 0.4 s.
@@ -38,7 +40,11 @@ class Wish(NamedTuple):
 
 
 def register() -> None:
-    """Called by vLLM in each of its processes. Does nothing unless FLEETWARDEN_GC_STALL_FILE names a file to watch."""
+    """Called by vLLM in each of its processes. Does nothing unless the environment asks for one of the hooks."""
+    if os.environ.get(EXPERTS_VARIABLE):
+        from serving.engines import expert_counter  # noqa: PLC0415 - only where experts are to be counted
+
+        expert_counter.install()
     path = os.environ.get(FILE_VARIABLE)
     if not path:
         return
