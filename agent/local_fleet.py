@@ -21,6 +21,7 @@ from serving.faults.faults import Faults
 from serving.fleet.fleet_file import EngineEntry, FleetFile, GatewayEntry, NodeEntry, OtlpEntry, ScrapeEntry, TelemetryEntry
 
 HOST = "127.0.0.1"
+SIMULATED_EXPERTS = ("--num-experts", "16", "--moe-layers", "2", "--num-experts-per-tok", "2")  # as the tiny real model has
 STOPPED_IN_THIS_ORDER = ("warden", "load", "door")  # the warden first: it must not repair what is being stopped
 ENGINE_STOP_GRACE_S = 5.0
 DETECTORS = """\
@@ -38,7 +39,9 @@ class LocalFleetError(Exception):
 class Plan:
     """What to start. `rps` is the load through the front door in requests per second; 0 starts none.
 
-    Ports: the door at `base_port`, its admin routes at +90, traces at +91, the warden at +92, engine n at +1+n.
+    `moe`: the engines serve a model with a mixture of experts, and count the tokens of each.
+    Ports: the door at `base_port`, its admin routes at +90, traces at +91, the warden at +92, engine n at +1+n, the counter
+    of experts of a real engine at +100+n.
     """
 
     engines: int = 4
@@ -47,6 +50,7 @@ class Plan:
     rps: float = 6.0
     autonomy: Autonomy = Autonomy.AUTO
     slack_webhook_file: Path | None = None
+    moe: bool = False
 
     @property
     def door_url(self) -> str:
@@ -66,14 +70,20 @@ class Plan:
 
     @property
     def model(self) -> str:
-        return "sim" if self.kind is EngineKind.SIMULATED else "tiny"
+        return ("sim" if self.kind is EngineKind.SIMULATED else "tiny") + ("-moe" if self.moe else "")
 
     def engine_name(self, number: int) -> str:
         return f"{self.model}-{number}"
 
+    def experts_port(self, number: int) -> int | None:
+        """Where engine `number` shows its counter of experts; None where it has none beside its own /metrics."""
+        return self.base_port + 100 + number if self.moe and self.kind is EngineKind.VLLM else None
+
     def ports(self) -> dict[int, str]:
         """Every port that will be listened on, and who will."""
         engines = {self.base_port + 1 + n: f"engine {self.engine_name(n)}" for n in range(self.engines)}
+        counters = {self.experts_port(n): f"the experts of {self.engine_name(n)}" for n in range(self.engines)}
+        engines |= {port: owner for port, owner in counters.items() if port is not None}
         return engines | {
             self.base_port: "the front door",
             self.admin_port: "the front door's admin routes",
@@ -165,13 +175,24 @@ class LocalFleet:
         ports = range(plan.base_port + 1, plan.base_port + 1 + plan.engines)
         if plan.kind is EngineKind.SIMULATED:
             return [
-                simulated_engine(plan.engine_name(n), port, model=plan.model, seed=n, otlp_endpoint=traces)
+                simulated_engine(
+                    *(plan.engine_name(n), port),
+                    model=plan.model,
+                    seed=n,
+                    otlp_endpoint=traces,
+                    extra=SIMULATED_EXPERTS if plan.moe else (),
+                )
                 for n, port in enumerate(ports)
             ]
         require_vllm()
-        model = make_tiny_model(self.directory / "tiny-model")
+        model = make_tiny_model(self.directory / ("tiny-moe-model" if plan.moe else "tiny-model"), moe=plan.moe)
         return [
-            vllm_engine(plan.engine_name(n), port, model, model=plan.model, otlp_endpoint=traces)
+            vllm_engine(
+                *(plan.engine_name(n), port, model),
+                model=plan.model,
+                otlp_endpoint=traces,
+                experts_port=plan.experts_port(n),
+            )
             for n, port in enumerate(ports)
         ]
 
@@ -220,8 +241,15 @@ def _fleet(plan: Plan, specs: Sequence[EngineSpec]) -> FleetFile:
         cell="local",
         nodes=[NodeEntry(name=node) for node in dict.fromkeys(nodes)],
         engines=[
-            EngineEntry(name=spec.name, url=spec.url, model=spec.model, node=node, hardware=spec.hardware)
-            for spec, node in zip(specs, nodes, strict=True)
+            EngineEntry(
+                name=spec.name,
+                url=spec.url,
+                model=spec.model,
+                node=node,
+                hardware=spec.hardware,
+                extra_metrics=[f"http://{HOST}:{port}/metrics"] if (port := plan.experts_port(n)) is not None else [],
+            )
+            for n, (spec, node) in enumerate(zip(specs, nodes, strict=True))
         ],
         gateway=GatewayEntry(name="door", url=plan.door_url, admin_url=f"http://{HOST}:{plan.admin_port}"),
         telemetry=TelemetryEntry(scrape=ScrapeEntry(), otlp=OtlpEntry(host=HOST, port=plan.otlp_port)),

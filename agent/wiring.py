@@ -67,7 +67,9 @@ def make_sources(fleet: FleetFile, registry: Registry, clock: Clock) -> tuple[So
     telemetry, door = fleet.telemetry, fleet.gateway.url if fleet.gateway else None
     sources: list[Source] = []
     if telemetry.scrape is not None:
-        sources.append(ScrapeSource(clock, registry, door, limits=ScrapeLimits(timeout=telemetry.scrape.timeout)))
+        more = {engine.name: tuple(engine.extra_metrics) for engine in fleet.engines if engine.extra_metrics}
+        limits = ScrapeLimits(timeout=telemetry.scrape.timeout)
+        sources.append(ScrapeSource(clock, registry, door, limits=limits, extra_urls=more))
     if telemetry.prometheus is not None:
         store = telemetry.prometheus
         token = read_secret(store.bearer_token_file) if store.bearer_token_file else None

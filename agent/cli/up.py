@@ -37,6 +37,12 @@ def up(
     real: Annotated[
         bool, typer.Option("--real", help="Real vLLM engines instead of simulated ones (see make setup-vllm).")
     ] = False,
+    moe: Annotated[
+        bool,
+        typer.Option(
+            "--moe", help="A model with a mixture of experts (2 layers, 16 experts, 2 active), tokens per expert counted."
+        ),
+    ] = False,
     rps: Annotated[
         float | None,
         typer.Option(
@@ -59,7 +65,7 @@ def up(
     signal.signal(signal.SIGTERM, _as_interrupt)
     fleet = LocalFleet(state_dir or default_state_directory(), clock)
     kind = EngineKind.VLLM if real else EngineKind.SIMULATED
-    plan = Plan(engines, kind, base_port, USUAL_RPS[kind] if rps is None else rps, autonomy, slack_webhook_file)
+    plan = Plan(engines, kind, base_port, USUAL_RPS[kind] if rps is None else rps, autonomy, slack_webhook_file, moe)
     try:
         fleet.lay_out(plan)
     except (LocalFleetError, VllmMissingError) as error:  # nothing of this plan runs yet, and what runs is not ours to stop

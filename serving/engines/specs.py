@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from serving.engines.vllm_plugin import EXPERTS_VARIABLE
+
 if TYPE_CHECKING:
     from serving.fleet.topology import EngineFacts
 
@@ -95,13 +97,16 @@ def vllm_engine(
     otlp_endpoint: str | None = None,
     on_gpu: bool | None = None,
     kv_blocks: int | None = None,
+    experts_port: int | None = None,
     extra: Sequence[str] = (),
 ) -> EngineSpec:
     """A real vLLM engine with dummy weights for the model in `model_dir`; `extra` options win over these.
 
     `otlp_endpoint` is the URL that takes trace exports over HTTP (protobuf), such as http://127.0.0.1:4318/v1/traces.
     `kv_blocks` limits the KV cache (on a CPU 192 unless given; 20 of 128 tokens make KV pressure easy), and with it the
-    longest sequence. `on_gpu` None: a GPU is used when the machine has one and the installed vLLM is not the CPU build.
+    longest sequence. `experts_port`: its workers count the tokens of each expert and show them there, those of rank 1 one
+    port above (serving.engines.expert_counter). `on_gpu` None: a GPU is used when the machine has one and the installed vLLM
+    is not the CPU build.
     """
     gpu = has_gpu() if on_gpu is None else on_gpu
     command = [
@@ -119,6 +124,8 @@ def vllm_engine(
     if otlp_endpoint is not None:
         command += ["--otlp-traces-endpoint", otlp_endpoint]
         environment["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] = "http/protobuf"
+    if experts_port is not None:
+        environment[EXPERTS_VARIABLE] = str(experts_port)
     return EngineSpec(
         name=name,
         kind=EngineKind.VLLM,

@@ -1,7 +1,8 @@
 """A tiny model directory made on the spot, with nothing downloaded, so that vLLM can serve real requests with dummy weights.
 
-A Qwen3-type configuration of 2 layers and hidden size 64, a byte-level BPE tokenizer trained on a fixed text, a chat
-template and a generation configuration. One version always writes the same bytes. Only this module imports `tokenizers`.
+A Qwen3-type configuration of 2 layers and hidden size 64, dense or with a mixture of experts, a byte-level BPE tokenizer
+trained on a fixed text, a chat template and a generation configuration. One version always writes the same bytes. Only this
+module imports `tokenizers`.
 """
 
 import json
@@ -56,9 +57,24 @@ MODEL_CONFIG: dict[str, Any] = {
 }
 
 
-def make_tiny_model(directory: Path) -> Path:
+# The same, with a mixture of experts in both layers: what the counter of experts is tried on.
+MOE_CONFIG: dict[str, Any] = MODEL_CONFIG | {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "num_experts": 16,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 128,
+    "norm_topk_prob": True,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "output_router_logits": False,
+}
+
+
+def make_tiny_model(directory: Path, *, moe: bool = False) -> Path:
     """Write the model into `directory` unless a complete one is there, and return it.
 
+    `moe`: a mixture of 16 experts, 2 of them active, instead of a dense model; it wants a directory of its own.
     Raises ModuleNotFoundError, saying what to install, when `tokenizers` is missing.
     """
     if (directory / "config.json").is_file():  # the folder appears in one step, so any file says that all are there
@@ -66,7 +82,7 @@ def make_tiny_model(directory: Path) -> Path:
     directory.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
-        _write_files(scratch)
+        _write_files(scratch, MOE_CONFIG if moe else MODEL_CONFIG)
         try:
             scratch.rename(directory)
         except OSError:
@@ -77,7 +93,7 @@ def make_tiny_model(directory: Path) -> Path:
     return directory
 
 
-def _write_files(directory: Path) -> None:
+def _write_files(directory: Path, config: dict[str, Any]) -> None:
     tokenizer = _train_tokenizer()
     tokenizer.save(str(directory / "tokenizer.json"))
     end, start_of_turn, end_of_turn = (tokenizer.token_to_id(token) for token in SPECIAL_TOKENS)
@@ -98,7 +114,7 @@ def _write_files(directory: Path) -> None:
         "pad_token_id": end,
         "vocab_size": tokenizer.get_vocab_size(),
     }
-    _write_json(directory / "config.json", MODEL_CONFIG | tokens)
+    _write_json(directory / "config.json", config | tokens)
     _write_json(
         directory / "tokenizer_config.json",
         {

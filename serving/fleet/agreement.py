@@ -29,6 +29,7 @@ def mistakes(fleet: "FleetFile") -> Iterator[Mistake]:
         yield from _twice(part, [entry.name for entry in entries], "name")
     yield from _unknown_places(fleet)
     yield from _engine_addresses(fleet)
+    yield from _extra_metrics(fleet)
     yield from _groups(fleet)
     yield from _budgets(fleet)
     yield from _gateway(fleet)
@@ -49,6 +50,16 @@ def _unknown(where: tuple[str | int, ...], name: str | None, known: Iterable[str
         more = ", ..." if len(names) > NAMES_SHOWN else ""
         listed = f"known: {', '.join(names[:NAMES_SHOWN])}{more}" if names else f"`{part}` lists none"
         yield Mistake(where, f"is not among `{part}`; {listed}", name)
+
+
+def _extra_metrics(fleet: "FleetFile") -> Iterator[Mistake]:
+    first: dict[str, str] = {}
+    for position, engine in enumerate(fleet.engines):
+        for number, url in enumerate(engine.extra_metrics):
+            if url in first:
+                where = ("engines", position, "extra_metrics", number)
+                yield Mistake(where, f"is named by engine {first[url]} already: a worker's port belongs to one engine", url)
+            first.setdefault(url, engine.name)
 
 
 def _unknown_places(fleet: "FleetFile") -> Iterator[Mistake]:

@@ -106,6 +106,11 @@ class EngineEntry(_Strict):
     labels: Labels = Field(
         default_factory=dict, description="label values that Prometheus puts on its series, to find it again"
     )
+    extra_metrics: list[HttpUrl] = Field(
+        default_factory=list,
+        max_length=64,
+        description="whole URLs with more of its series: the counters of tokens per expert that its workers show",
+    )
     gpus: Annotated[int, Field(ge=0, le=16_384)] = Field(0, description="GPUs it occupies, all ranks together")
     group: RankGroup | None = Field(
         None, description="tensor and pipeline parallel layout, where one process is not the whole engine"

@@ -71,7 +71,7 @@ class Ids:
 router = Router()
 for _ in range(2):
     assert router.select_experts(None, Ids)[0] == "weights"
-print("works", hasattr(FusedMoERouter.select_experts, "__closure__") and FusedMoERouter.select_experts.__closure__ is not None)
+print("works", FusedMoERouter.select_experts.__closure__ is not None)
 """
 SHOWN = "print(urllib.request.urlopen(f'http://127.0.0.1:{sys.argv[1]}/metrics', timeout=10).read().decode())\n"
 
