@@ -72,7 +72,7 @@ class FaultOrder(Strict):
 
     fault: Hyphenated
     target: Annotated[str, Field(pattern=TARGET, max_length=128)] = ANY
-    parameters: dict[Name, float] = Field(default_factory=dict)
+    parameters: dict[Name, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     after: Seconds = 0.0
     lasts: Seconds | None = None
 

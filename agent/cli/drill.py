@@ -4,40 +4,35 @@ Exit codes of `run`: 0 it passed, 1 an expectation failed, 2 bad input or nothin
 way), 3 it was aborted or interrupted.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from agent.cli.drill_files import export, import_experiment
+from agent.cli.drill_places import Directories, Which, directory_of, drills_of, find, fleet_of, store_of
+from agent.cli.drill_schedule import schedule
 from agent.cli.drill_tables import aims_table, card_lines, drill_lines, drill_table, history_table
 from agent.cli.runbook import shipped_verbs
 from agent.cli.tables import StateDir, fail, print_all, print_json
-from agent.diagnosis.catalogue import load_catalogue
 from agent.drill.card import Card, Verdict
-from agent.drill.fleet import DrillFleetError
 from agent.drill.local import LocalDrillFleet
 from agent.drill.recovery import recover as undo_left
 from agent.drill.runner import Means, rehearse, run_drill
-from agent.drill.store import DrillBusyError, DrillStore
 from agent.drill.telling import tell_slack
 from runbooks.conditions import did_you_mean
 from runbooks.drill import Drill
-from runbooks.drill_loader import Known, LoadedDrill, load_drill, load_drills
+from runbooks.drill_loader import LoadedDrill
 from serving.clock import SystemClock
-from serving.engines.records import RecordUnreadableError
-from serving.engines.state_directory import default_state_directory
 from serving.faults.interruption import deaf, ending_by_exception
 
 EXIT = {Verdict.PASSED: 0, Verdict.FAILED: 1, Verdict.NOT_STEADY: 2, Verdict.ABORTED: 3, Verdict.INTERRUPTED: 3}
 
 app = typer.Typer(no_args_is_help=True, help="Practise: break the fleet on purpose, and see how the warden copes.")
+app.command("schedule")(schedule)
+app.command("export")(export)
+app.command("import")(import_experiment)
 
-Which = Annotated[str, typer.Argument(help="A drill's name, or a file.", show_default=False)]
-Directories = Annotated[
-    list[Path] | None, typer.Option("--dir", "-d", help="Directory with drills besides the shipped ones; may be repeated.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON.")]
 
 
@@ -48,8 +43,8 @@ def list_drills(directories: Directories = None, state_dir: StateDir = None, as_
     JSON: {"drills": [{name, summary, faults, expects, decoy, kinds, engines, engines_at_most, tags, file, last}]}; `last` is
     null or {run, verdict, ended_at}.
     """
-    drills = _drills(directories)
-    cards, _damaged = _store(state_dir).history()
+    drills = drills_of(directories)
+    cards, _damaged = store_of(state_dir).history()
     last = {card.drill: card for card in cards}
     if as_json:
         print_json({"drills": [_drill_row(loaded, last.get(name)) for name, loaded in drills.items()]})
@@ -60,7 +55,7 @@ def list_drills(directories: Directories = None, state_dir: StateDir = None, as_
 @app.command()
 def show(which: Which, directories: Directories = None, as_json: AsJson = False) -> None:
     """Say what a drill does and expects. JSON: the drill, with every default filled in (keys: docs/drills.md)."""
-    drill = _find(which, directories)
+    drill = find(which, directories)
     if as_json:
         print_json(drill.model_dump(mode="json"))
     else:
@@ -84,14 +79,14 @@ def run(
     JSON: the scorecard (keys: agent.drill.card); progress goes to stderr then. With --dry-run: {drill, ready, why, aims}.
     Exit code: 0 passed, 1 failed, 2 bad input or nothing was broken, 3 aborted or interrupted.
     """
-    drill = _find(which, directories)
-    with _fleet(state_dir) as fleet:
+    drill = find(which, directories)
+    with fleet_of(state_dir) as fleet:
         if dry_run:
             _rehearsed(drill, fleet, seed, as_json=as_json)
         with ending_by_exception():
             card = _run(drill, fleet, state_dir, seed, as_json=as_json)
     if tell and card.injected_at is not None:
-        for problem in tell_slack(card, _directory(state_dir), SystemClock()):
+        for problem in tell_slack(card, directory_of(state_dir), SystemClock()):
             typer.echo(f"not told: {problem}", err=True)
     _show(card, as_json=as_json)
     raise typer.Exit(EXIT[card.verdict])
@@ -104,8 +99,8 @@ def recover(state_dir: StateDir = None, as_json: AsJson = False) -> None:
     Every `drill run` does that first by itself. JSON: the scorecard of the interrupted drill, or {} when there was none.
     Exit code: 0 nothing is left, 1 something could not be undone, 2 a drill is under way or the record cannot be read.
     """
-    store = _store(state_dir)
-    with _fleet(state_dir) as fleet, ending_by_exception(), store.lock(), deaf():
+    store = store_of(state_dir)
+    with fleet_of(state_dir) as fleet, ending_by_exception(), store.lock(), deaf():
         card = undo_left(fleet, store, lambda line: typer.echo(line, err=True))
     if card is None:
         print_json({}) if as_json else typer.echo("no drill was interrupted; nothing is left")
@@ -127,7 +122,7 @@ def history(
 
     JSON: a list of scorecards (keys: agent.drill.card). Exit code: 0, or 2 when there is no such run.
     """
-    cards, damaged = _store(state_dir).history()
+    cards, damaged = store_of(state_dir).history()
     if damaged:
         typer.echo(f"{damaged} lines of the history cannot be read and are left out", err=True)
     found = [card for card in cards if which is None or card.drill == which or card.run.startswith(which)][-last:]
@@ -143,13 +138,8 @@ def history(
         typer.echo("no drill was run here yet; `fleetwarden drill list` shows what there is")
 
 
-def known() -> Known:
-    """What drills may speak of: the catalogue's causes and the shipped verbs."""
-    return Known(frozenset(load_catalogue().names), frozenset(shipped_verbs()))
-
-
 def _run(drill: Drill, fleet: LocalDrillFleet, state_dir: Path | None, seed: int, *, as_json: bool) -> Card:
-    means = Means(_store(state_dir), shipped_verbs(), lambda line: typer.echo(line, err=as_json), undoing=deaf)
+    means = Means(store_of(state_dir), shipped_verbs(), lambda line: typer.echo(line, err=as_json), undoing=deaf)
     try:
         return run_drill(drill, fleet, means, seed)
     except KeyboardInterrupt:
@@ -173,40 +163,6 @@ def _show(card: Card, *, as_json: bool) -> None:
         print_json(card)
     else:
         print_all(card_lines(card))
-
-
-@contextmanager
-def _fleet(state_dir: Path | None) -> Iterator[LocalDrillFleet]:
-    """The local fleet. Ends the command with exit code 2 and a sentence when it cannot be used."""
-    fleet = LocalDrillFleet(_directory(state_dir), SystemClock())
-    try:
-        yield fleet
-    except (DrillFleetError, DrillBusyError, RecordUnreadableError) as error:
-        fail(str(error))
-    finally:
-        fleet.close()
-
-
-def _directory(state_dir: Path | None) -> Path:
-    return state_dir or default_state_directory()
-
-
-def _store(state_dir: Path | None) -> DrillStore:
-    return DrillStore(_directory(state_dir))
-
-
-def _drills(directories: list[Path] | None) -> Mapping[str, LoadedDrill]:
-    return load_drills(known(), directories or ())
-
-
-def _find(which: str, directories: list[Path] | None) -> Drill:
-    """The drill of that name, or of the file at that path. Ends the command with exit code 2 when there is none."""
-    if which.endswith((".yaml", ".yml")):
-        return load_drill(Path(which), known())
-    drills = _drills(directories)
-    if which not in drills:
-        fail(f"there is no drill {which!r}{did_you_mean(which, drills)}")
-    return drills[which].drill
 
 
 def _drill_row(loaded: LoadedDrill, last: Card | None) -> dict[str, object]:

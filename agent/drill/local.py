@@ -105,6 +105,11 @@ class LocalDrillFleet:
         except (FaultError, FaultUsageError, EngineError, RecordUnreadableError, OSError) as error:
             raise InjectionError(f"{order.fault} on {target}: {error}") from error
 
+    def keys_at_work(self) -> tuple[str, ...]:
+        """The keys of all faults that are on record, whoever made them, the newest first."""
+        with _told():
+            return tuple(injection.id for injection in self._journal_of_faults.all())[::-1]
+
     def at_work(self, key: str) -> bool:
         with _told():
             return self._journal_of_faults.read(key) is not None

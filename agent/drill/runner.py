@@ -140,6 +140,7 @@ class _Run:
             return unfit
         self._means.say(f"waiting until the fleet is steady for {steady.hold:g} s")
         until, since = clock.monotonic() + steady.within, clock.monotonic()
+        self._said = clock.monotonic()  # how users are served takes two looks to tell: nothing to be told of before
         while True:
             why = gate.unsteady(self._drill, self._look())
             if why:

@@ -28,7 +28,7 @@ class Pattern:
 
     `rps` and `seconds` are what is used unless told otherwise; `factor` multiplies the rate. `give_up_s`: each client leaves
     so long after it asked, answered or not. `leave_together`: when arrivals end, every client still waiting leaves at once
-    (otherwise they wait for their answers).
+    (otherwise they wait for their answers). `one_token`: every prompt repeats one token, the same in all.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Pattern:
     factor: float = 1.0
     give_up_s: float | None = None
     leave_together: bool = False
+    one_token: bool = False
 
 
 # Short questions and answers: about 50 tokens in and 25 out, as in the recordings that the simulated engine is fitted to.
@@ -66,6 +67,19 @@ PATTERNS: Mapping[str, Pattern] = MappingProxyType(
                 4.0,
                 8.0,
                 leave_together=True,
+            ),
+            # Within the 4,096 tokens that a simulated engine lets one be, prompt included: more than a minute of one slot.
+            Pattern("endless-generation", "a generation that does not come to its end", _PROMPT, Lengths(3700), 1.0, 60.0),
+            # A mixture of experts routes like tokens alike, so such prompts go to few of its experts. Answers are short, for their
+            # tokens differ.
+            Pattern(
+                "hot-expert",
+                "prompts that all repeat one token",
+                Lengths(150, 0.2, 80, 300),
+                Lengths(4),
+                4.0,
+                60.0,
+                one_token=True,
             ),
             # A human's shortest patience; most first tokens take longer once a queue forms.
             Pattern("impatient-clients", "clients that leave after 0.2 s", _PROMPT, Lengths(200), 4.0, 60.0, give_up_s=0.2),

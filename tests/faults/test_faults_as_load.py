@@ -11,7 +11,7 @@ from serving.faults.catalogue import FaultError, FaultUsageError
 from serving.faults.faults import Faults
 from serving.fleet.fleet_file import EngineEntry, FleetFile, GatewayEntry
 
-LOADS = ["prefill-flood", "kv-flood", "surge", "mass-cancel", "impatient-clients"]
+LOADS = ["prefill-flood", "kv-flood", "surge", "endless-generation", "mass-cancel", "impatient-clients"]
 
 
 def in_flight(engines: LocalEngines) -> float:
