@@ -75,13 +75,15 @@ class Arrival:
 def arrivals(plan: LoadPlan) -> Iterator[Arrival]:
     """Every arrival of a plan, in order. The same plan gives the same arrivals."""
     rng, now = Random(plan.seed), 0.0
+    repeated = Random(plan.seed).randrange(_FIRST_ID, _LAST_ID) if plan.pattern.one_token else None
     for number in count():
         now += rng.expovariate(plan.rate)
         if now >= plan.duration or number >= plan.max_requests:
             return
         wanted = plan.prompt_tokens or plan.pattern.prompt.draw(rng)
         output = plan.output_tokens or plan.pattern.output.draw(rng)
-        prompt = tuple(rng.choices(range(_FIRST_ID, _LAST_ID), k=wanted))
+        mixed = rng.choices(range(_FIRST_ID, _LAST_ID), k=wanted) if repeated is None else [repeated] * wanted
+        prompt = tuple(mixed)
         yield Arrival(now, prompt, output)
 
 

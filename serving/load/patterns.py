@@ -70,7 +70,7 @@ PATTERNS: Mapping[str, Pattern] = MappingProxyType(
             ),
             # Within the 4,096 tokens that a simulated engine lets one be, prompt included: more than a minute of one slot.
             Pattern("endless-generation", "a generation that does not come to its end", _PROMPT, Lengths(3700), 1.0, 60.0),
-            # A mixture of experts routes like tokens alike, so such prompts go to few of its experts. Answers are short, for their
+            # A mixture of experts routes like tokens alike, so such prompts go to few experts. Answers are short, for their
             # tokens differ.
             Pattern(
                 "hot-expert",

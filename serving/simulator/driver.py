@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from serving.clock import Clock
 from serving.simulator.batching import BatchingEngine
+from serving.simulator.experts import ExpertCounts
 from serving.simulator.frontend import Delivery, Finished, Frontend
 from serving.simulator.request import Request, Step
 from serving.simulator.scheduling import Pause
@@ -44,10 +45,12 @@ class EngineDriver:
         *,
         count_client_aborts: bool = False,
         on_finished: Callable[[Finished], None] | None = None,
+        experts: ExpertCounts | None = None,
     ) -> None:
         self.engine = engine
         self.frontend = frontend
         self.clock = clock
+        self.experts = experts
         self.answering = asyncio.Event()
         self.answering.set()
         self.dead = False
@@ -143,6 +146,8 @@ class EngineDriver:
         if due is not None and now - due > LATE:
             self.engine.delay(now - due)
         for step in self.engine.advance(now):
+            if self.experts is not None:
+                self.experts.count(step.scheduled)
             if self.answering.is_set():
                 self._hear(step)
             else:

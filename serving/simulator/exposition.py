@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from serving.simulator.experts import ExpertCounts
 from serving.simulator.measures import EngineMeasures, Histogram
 from serving.simulator.request import FinishReason
 from serving.simulator.text_format import Distribution, Scalars, Value
@@ -10,10 +11,19 @@ from serving.simulator.text_format import Distribution, Scalars, Value
 class EngineExposition:
     """The `vllm:` part of `/metrics` for one engine.
 
-    `created_at` is Unix seconds; `cache` are the labels of cache_config_info.
+    `created_at` is Unix seconds; `cache` are the labels of cache_config_info. With `experts`, also the counter of tokens per
+    expert that our hook inside a real engine shows on a port of its own.
     """
 
-    def __init__(self, measures: EngineMeasures, *, model: str, cache: Mapping[str, str], created_at: float) -> None:
+    def __init__(
+        self,
+        measures: EngineMeasures,
+        *,
+        model: str,
+        cache: Mapping[str, str],
+        created_at: float,
+        experts: ExpertCounts | None = None,
+    ) -> None:
         self._measures = measures
         self._model = model
         self._base = {"engine": "0", "model_name": model}
@@ -25,6 +35,7 @@ class EngineExposition:
             *self._counters(),
             *self._histograms(),
             self._cache_info(),
+            *(self._experts(experts) if experts is not None else ()),
         ]
 
     def text(self) -> str:
@@ -207,6 +218,20 @@ class EngineExposition:
 
     def _cache_info(self) -> Scalars:
         return Scalars("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", [(self._cache, lambda: 1.0)])
+
+    def _experts(self, experts: ExpertCounts) -> list[Scalars]:
+        samples = [
+            ({"layer": str(layer), "expert": str(expert), "rank": "0"}, lambda row=row, expert=expert: row[expert])
+            for layer, row in enumerate(experts.counts)
+            for expert in range(len(row))
+        ]
+        about = "Tokens that each expert got, by layer among those with experts."
+        return [
+            Scalars("fleetwarden:expert_tokens", about, samples, self._created_at),
+            Scalars(
+                "fleetwarden:expert_balancing", "1 where EPLB spreads experts anew by itself.", [({"rank": "0"}, _zero)]
+            ),
+        ]
 
 
 def _zero() -> float:

@@ -177,6 +177,8 @@ class OpenAiRoutes:
             self.load -= 1
             for request_id in generation.choices:
                 self._driver.leave(request_id)
+                if self._driver.experts is not None:
+                    self._driver.experts.end(request_id)
                 self._callers.pop(request_id, None)
 
     def _submit(
@@ -206,6 +208,8 @@ class OpenAiRoutes:
             )
             generation.choices[made.id] = Choice(index, made, voice)
             self._callers[made.id] = caller
+            if self._driver.experts is not None:
+                self._driver.experts.begin(made.id, tokens, voice)
             self._driver.submit(made, limit, generation.news)
         return generation
 

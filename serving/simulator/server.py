@@ -60,6 +60,7 @@ class SimulatedEngine:
             clock,
             count_client_aborts=settings.count_client_aborts,
             on_finished=self._finished if self.spans else None,
+            experts=settings.experts(),
         )
         # Not the library's global registry: whatever else is imported into this process may put metrics of its own there.
         self._process = CollectorRegistry()
@@ -67,7 +68,11 @@ class SimulatedEngine:
             collector(registry=self._process)
         self._http = HttpMeasures(clock.now())
         self._exposition = EngineExposition(
-            frontend.measures, model=settings.model, cache=settings.cache_labels(), created_at=clock.now()
+            frontend.measures,
+            model=settings.model,
+            cache=settings.cache_labels(),
+            created_at=clock.now(),
+            experts=self.driver.experts,
         )
 
     def application(self) -> web.Application:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from serving.simulator.experts import ExpertCounts
 from serving.simulator.scheduling import EngineShape, Policy
 from serving.simulator.timing import StepTiming
 
@@ -39,6 +40,15 @@ class SimulatorSettings(BaseModel):
     )
     enable_prefix_caching: bool = Field(default=True, description="cache prompt prefixes")
     enable_server_load_tracking: bool = Field(default=False, description="show requests in flight at /load")
+
+    num_experts: int = Field(
+        default=0,
+        ge=0,
+        le=4096,
+        description="experts in each layer that has some, their tokens counted in /metrics; 0: dense",
+    )
+    num_experts_per_tok: int = Field(default=2, ge=1, le=64, description="experts that each token goes to")
+    moe_layers: int = Field(default=2, ge=1, le=256, description="layers that have experts")
 
     step_base_ms: float = Field(default=10.0, gt=0, le=60_000, description="base duration of a step")
     step_prefill_token_ms: float = Field(default=0.2, ge=0, le=10_000, description="what each prefill token adds to a step")
@@ -76,6 +86,10 @@ class SimulatorSettings(BaseModel):
                 f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least max_num_seqs"
                 f" ({self.max_num_seqs}): every decoding sequence takes one token of each step"
             )
+        if self.num_experts and self.num_experts_per_tok > self.num_experts:
+            raise ValueError(
+                f"num_experts_per_tok ({self.num_experts_per_tok}) must not be above num_experts ({self.num_experts})"
+            )
         self.shape()
         return self
 
@@ -100,6 +114,10 @@ class SimulatorSettings(BaseModel):
             jitter=self.step_jitter,
             speed=self.speed,
         )
+
+    def experts(self) -> ExpertCounts | None:
+        """The counts of tokens per expert of such a model; None for a dense one."""
+        return ExpertCounts(self.moe_layers, self.num_experts, self.num_experts_per_tok) if self.num_experts else None
 
     def cache_labels(self) -> dict[str, str]:
         """The labels of vllm:cache_config_info; what a simulated engine has no notion of reads as in the CPU build."""

@@ -8,7 +8,7 @@ from serving.simulator.faults import KINDS
 
 NAMES = {
     *("engine-hang", "worker-hang", "api-hang", "engine-kill", "worker-kill", "api-kill", "slow-worker", "gc-stall"),
-    *("prefill-flood", "kv-flood", "surge", "endless-generation", "mass-cancel", "impatient-clients"),
+    *("prefill-flood", "kv-flood", "surge", "endless-generation", "hot-expert", "mass-cancel", "impatient-clients"),
 }
 
 
