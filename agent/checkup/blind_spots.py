@@ -123,6 +123,13 @@ _NEEDED: Mapping[str, Callable[[Parameters], float]] = {
     "load": lambda p: max((p.load.recent_blocks + p.load.least_blocks) * p.load.block, p.load.queue_over),
     "experts": lambda p: (p.experts.hold_blocks + p.experts.least_blocks) * p.experts.block,
     "clients": lambda p: p.clients.over,
+    "queues": lambda p: max(p.queues.hold, 2 * p.queues.deferred_over),
+    "outputs": lambda p: (1 + p.outputs.least_blocks) * p.outputs.over,
+    "leaks": lambda p: max(p.leaks.kv_busy_over, p.leaks.least_blocks * p.leaks.block),
+    "starts": lambda p: p.starts.hold_memory,
+    "rollouts": lambda p: p.rollouts.over + p.rollouts.warm_up,
+    "gateways": lambda p: p.gateways.starved_over,
+    "series": lambda p: max(p.series.hold, 2 * p.series.over),
     "blindness": lambda p: p.blindness.hold,
 }
 

@@ -46,6 +46,21 @@ def for_cadence(parameters: Parameters, cadence: float) -> Parameters:
                 lengths_over=_whole(p.load.lengths_over, cadence),
             ),
             "clients": _at_least(p.clients, over=3 * cadence),
+            "queues": _at_least(
+                p.queues,
+                fresh=fresh,
+                hold_idle=2 * cadence,
+                hold=p.queues.least_readings * cadence,
+                deferred_over=4 * cadence,
+            ),
+            "outputs": _at_least(p.outputs, over=_whole(p.outputs.over, cadence)),
+            "leaks": _at_least(p.leaks, fresh=fresh, block=_whole(p.leaks.block, cadence), kv_over=12 * cadence),
+            "starts": _at_least(p.starts, fresh=fresh, hold_memory=4 * cadence, early=2 * cadence),
+            "rollouts": _at_least(p.rollouts, over=_whole(p.rollouts.over, cadence), down_for=2 * cadence),
+            "gateways": _at_least(p.gateways, fresh=fresh, over=3 * cadence, idle_for=2 * cadence),
+            "series": _at_least(
+                p.series, fresh=fresh, hold=_FRESH * 2 * cadence, together=2 * cadence, over=_whole(p.series.over, cadence)
+            ),
             "blindness": _at_least(p.blindness, hold=_FRESH * 2 * cadence, hold_lost=cadence, together=2 * cadence),
         }
     )

@@ -8,7 +8,7 @@ import pytest
 from agent.cli.runbook import known, shipped_verbs
 from agent.diagnosis.catalogue import load_catalogue
 from runbooks.loader import LIBRARY, RunbookLibrary, load_library
-from runbooks.runbook import UNDO, Autonomy, Runbook
+from runbooks.runbook import HAND_OVER, UNDO, Autonomy, Runbook
 from runbooks.templates import NAMES, fill, template_problems
 from runbooks.wording import explained
 from serving.yaml_file import FileError
@@ -18,10 +18,18 @@ NEVER_RESTARTED = {
     "clients.leaving",
     "engine.frozen_gauges",
     "engine.kv_pressure",
+    "engine.slow_start",
     "experts.hot",
+    "fabric.degraded",
+    "gateway.broken",
+    "gpu.degraded",
+    "gpu.memory_vampire",
     "overload",
     "prefill.saturated",
+    "rollout.bad",
     "telemetry.blind",
+    "telemetry.doubled",
+    "telemetry.renamed",
 }
 
 
@@ -41,7 +49,7 @@ def test_every_cause_that_can_become_an_incident_has_a_runbook(library: RunbookL
 
 @pytest.mark.parametrize("runbook", RUNBOOKS, ids=lambda runbook: runbook.name)
 def test_every_step_does_what_an_actuator_offers(runbook: Runbook) -> None:
-    assert {step.do for step in (*runbook.steps, *runbook.rollback)} <= {*VERBS, UNDO}
+    assert {step.do for step in (*runbook.steps, *runbook.rollback)} <= {*VERBS, UNDO, HAND_OVER}
 
 
 @pytest.mark.parametrize("runbook", RUNBOOKS, ids=lambda runbook: runbook.name)
@@ -61,19 +69,30 @@ def test_an_engine_is_tried_before_it_is_put_back(runbook: Runbook) -> None:
     verbs = [step.do for step in runbook.steps]
     if "process.restart" in verbs:
         after = verbs[verbs.index("process.restart") + 1 :]
-        assert after == ["engine.canary", "door.undrain"]
+        tried = after.index("engine.canary")
+        back = [place for place, verb in enumerate(after) if verb in {"door.undrain", UNDO}]
+        assert back
+        assert tried < min(back)
         assert verbs.index("door.drain") < verbs.index("process.restart")
 
 
 def test_an_engine_that_still_serves_is_only_taken_when_peers_are_healthy(library: RunbookLibrary) -> None:
-    for cause in ("engine.slow", "engine.gc_stall", "prefill.saturated", "engine.kv_pressure"):
+    for cause in (
+        *("engine.slow", "engine.gc_stall", "prefill.saturated", "engine.kv_pressure"),
+        *("engine.bad_output", "engine.kv_leak", "engine.memory_leak"),
+    ):
         runbook = library.for_cause(cause)
         assert runbook is not None
         assert "healthy_peers >= 1.0" in [guard.require for guard in runbook.guards]
 
 
 def test_people_are_told_where_no_repair_helps(library: RunbookLibrary) -> None:
-    for cause in ("overload", "clients.leaving", "telemetry.blind"):
+    for cause in (
+        "overload",
+        "clients.leaving",
+        "engine.slow_start",
+        *(f"telemetry.{how}" for how in ("blind", "doubled", "renamed")),
+    ):
         runbook = library.for_cause(cause)
         assert runbook is not None
         assert not runbook.steps
