@@ -35,6 +35,7 @@ class Ending(StrEnum):
     RULED_OUT = "ruled_out"
     MERGED = "merged"  # another incident's cause explains it
     GAVE_UP = "gave_up"
+    HANDED_OVER = "handed_over"  # the runbook did its part, the rest is a person's
     REJECTED = "rejected"
 
 

@@ -14,7 +14,7 @@ from agent.decision.cost import cost_to_users
 from agent.decision.decide import advance, decide, ending_of
 from agent.decision.decision import Decision, Reason, Verdict
 from agent.decision.policy import Policy
-from agent.decision.state import FleetState, Switches, fleet_state, under_way
+from agent.decision.state import FleetState, Switches, fleet_state, touched_by, under_way
 from agent.diagnosis.diagnosis import Diagnosis
 from agent.hands import Performs
 from agent.incident import ApprovalAsked, Decided, Ended, Incident, IncidentEvent, IncidentState, apply
@@ -93,7 +93,7 @@ class Loop:
         detection = self._minds.detect(window)
         watch.lap("detect")
         standing = self._journal.standing()
-        under_repair = frozenset(incident.entity for incident in standing if under_way(incident))
+        under_repair = frozenset(e for incident in standing if under_way(incident) for e in touched_by(topology, incident))
         diagnoses = self._minds.diagnose(window, detection, under_repair)
         watch.lap("diagnose")
         state = self._state(window, topology, now)

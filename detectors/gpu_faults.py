@@ -71,6 +71,7 @@ class _Over:
         for event in window.events:
             if event.kind in _REPAIRED:
                 self._repaired[event.entity] = max(event.at, self._repaired.get(event.entity, -np.inf))
+        self._table = window.tables.get(EntityKind.GPU)
         self._starts = window.latest("engine.process_start", parameters.fresh)
         self._steps = window.values("engine.steps", parameters.proven)
 
@@ -78,6 +79,15 @@ class _Over:
         """When the GPU was last reset or its node rebooted; -inf where neither is known."""
         node = node_name(self._window.topology, gpu)
         return max(self._repaired.get(gpu, -np.inf), self._repaired.get(node, -np.inf))
+
+    def by_gauge(self, gpu: Entity, at: float) -> bool:
+        """Whether the gauge of the last code has held one since `at` and fell back to none, which only a reset brings."""
+        table = self._table
+        if table is None or gpu not in table.row_of:
+            return False
+        codes = table.values("gpu.xid")[table.row_of[gpu]][table.times >= at]
+        codes = codes[~np.isnan(codes)]
+        return len(codes) > 0 and bool(codes[-1] == 0) and bool((codes > 0).any())
 
     def by_engines(self, gpu: Entity, *, proven: bool) -> float:
         """When the last of its engines began anew, `proven` by working since for a while; -inf where one has not."""
@@ -113,7 +123,8 @@ def _told(window: Window, parameters: GpuFaultsParameters, over: _Over) -> Itera
 def _settled(gpu: Entity, one: _Said, over: _Over) -> bool:
     """Whether it is over: an application's fault with the application, a deeper one once an engine has proven it."""
     soft = one.action is XidAction.RESTART_APP
-    return one.at <= max(over.by_repair(gpu), over.by_engines(gpu, proven=not soft))
+    settled = max(over.by_repair(gpu), over.by_engines(gpu, proven=not soft))
+    return one.at <= settled or over.by_gauge(gpu, one.at)
 
 
 def _herds(

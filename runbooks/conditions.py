@@ -16,6 +16,8 @@ from typing import Any
 
 from cel_expr_python import cel
 
+from detectors.finding import Symptom
+
 Fact = float | int | bool | str | Mapping[str, float] | Mapping[str, str]
 Facts = Mapping[str, Fact]
 
@@ -68,6 +70,11 @@ VARIABLES: Mapping[str, Variable] = MappingProxyType(
             frozenset(MEASURES),
         ),
         "goal": Variable(cel.Type.Map(cel.Type.STRING, cel.Type.DOUBLE), "what users are promised", frozenset(GOALS)),
+        "shown": Variable(
+            cel.Type.Map(cel.Type.STRING, cel.Type.DOUBLE),
+            "1.0 for a symptom that the target shows and the diagnosis explains, else 0.0",
+            frozenset(Symptom),
+        ),
         "outcomes": Variable(
             cel.Type.Map(cel.Type.STRING, cel.Type.STRING), "done, failed or unknown, of the steps done in this attempt"
         ),
@@ -85,9 +92,9 @@ class Vocabulary:
 REPAIR = Vocabulary(VARIABLES)
 """What the conditions of runbooks are about: one incident and its target."""
 
-_MAPS = frozenset({"signal", "slo", "goal", "outcomes"})
+_MAPS = frozenset({"signal", "slo", "goal", "outcomes", "shown"})
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-_MAP_USE = re.compile(r"(?<![\w.])(signal|slo|goal|outcomes)\b(\s*\[\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\])?")
+_MAP_USE = re.compile(r"(?<![\w.])(signal|slo|goal|outcomes|shown)\b(\s*\[\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\])?")
 _CEL_ERROR = re.compile(r"^(?:INVALID_ARGUMENT: )?ERROR: <input>:(\d+):(\d+): (.*)$", re.MULTILINE)
 _UNDECLARED = re.compile(r"undeclared reference to '([^']*)'")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from actuators.action import VerbSpec
 from actuators.binding import bind
 from runbooks.conditions import Condition, ConditionError, did_you_mean
-from runbooks.runbook import UNDO, Autonomy, Runbook, Step
+from runbooks.runbook import HAND_OVER, UNDO, Autonomy, Runbook, Step
 from runbooks.templates import template_problems
 
 Place = tuple[str | int, ...]
@@ -51,7 +51,7 @@ def mistakes(runbook: Runbook, known: Known) -> tuple[Mistake, ...]:
 
 def out_of_reach(step: Step, known: Known) -> bool:
     """Whether a step is left out here: it is done only in some cases (`when`), and no actuator offers its verb."""
-    return step.when is not None and step.do != UNDO and step.do not in known.verbs
+    return step.when is not None and step.do not in {UNDO, HAND_OVER} and step.do not in known.verbs
 
 
 def _cause(runbook: Runbook, known: Known) -> Iterator[Mistake]:
@@ -76,6 +76,8 @@ def _verbs(runbook: Runbook, known: Known) -> Iterator[Mistake]:
                 yield Mistake((*place, "arguments", name), problem)
         if step.do == UNDO:
             yield from _undo(place, step, runbook, known)
+        elif step.do == HAND_OVER:
+            yield from _hand_over(place, step)
         elif out_of_reach(step, known):
             continue
         elif step.do not in known.verbs:
@@ -83,6 +85,14 @@ def _verbs(runbook: Runbook, known: Known) -> Iterator[Mistake]:
         else:
             for problem in bind(known.verbs[step.do], step.arguments):
                 yield Mistake((*place, "arguments"), problem)
+
+
+def _hand_over(place: Place, step: Step) -> Iterator[Mistake]:
+    if place[0] == "rollback":
+        yield Mistake((*place, "do"), "a rollback cannot hand over: what it does not take back is told anyway")
+    for field in ("arguments", "until", "undo_when", "retry_for", "on", "expect", "otherwise"):
+        if field in step.model_fields_set:
+            yield Mistake((*place, field), "has no meaning where the runbook hands over to a person")
 
 
 def _undo(place: Place, step: Step, runbook: Runbook, known: Known) -> Iterator[Mistake]:
@@ -94,6 +104,8 @@ def _undo(place: Place, step: Step, runbook: Runbook, known: Known) -> Iterator[
     elif target is None:
         clause = did_you_mean(str(undone), (other.id for other in earlier))
         yield Mistake((*place, "arguments", "step"), f"is not an earlier step{clause}", undone)
+    elif out_of_reach(target, known):
+        return
     elif target.do not in known.verbs or known.verbs[target.do].undo is None:
         yield Mistake((*place, "arguments", "step"), f"{target.do} has no undo, so step {target.id} cannot be taken back")
 
@@ -102,7 +114,7 @@ def _expectations(runbook: Runbook, known: Known) -> Iterator[Mistake]:
     changed: str | None = None
     for place, step in _all_steps(runbook):
         spec = known.verbs.get(step.do)
-        harmless = spec is not None and spec.harmless
+        harmless = step.do == HAND_OVER or (spec is not None and spec.harmless)
         if step.expect == "failed" and not harmless:
             yield Mistake((*place, "expect"), f"only a harmless probe may be expected to fail, and {step.do} is none")
         if step.otherwise == "rule_out" and changed:
@@ -122,6 +134,7 @@ def _deadlines(runbook: Runbook, _known: Known) -> Iterator[Mistake]:
 
 
 def _ways_back(runbook: Runbook, known: Known) -> Iterator[Mistake]:
+    kept = bool(runbook.steps) and runbook.steps[-1].do == HAND_OVER
     for number, step in enumerate(runbook.steps):
         spec = known.verbs.get(step.do)
         if spec is None:
@@ -134,7 +147,7 @@ def _ways_back(runbook: Runbook, known: Known) -> Iterator[Mistake]:
         if spec.undo is None and step.until is None:
             what = f"{step.do} takes capacity and has no undo: say with `until` and `within` how it is known to be back"
             yield Mistake(("steps", number), what)
-        elif spec.undo is not None and not any(_gives_back(other, step, spec.undo) for other in later):
+        elif spec.undo is not None and not kept and not any(_gives_back(other, step, spec.undo) for other in later):
             what = f"{step.do} takes capacity and no later step gives it back: add one that does {spec.undo}"
             yield Mistake(("steps", number), what)
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from actuators.action import VerbSpec
 from runbooks.lint import Known, mistakes, out_of_reach
-from runbooks.runbook import Runbook
+from runbooks.runbook import UNDO, Runbook
 from serving.telemetry.registry import SignalKind, load_registry
 from serving.yaml_file import FileError, Problem, YamlFile, load_file
 
@@ -89,10 +89,12 @@ def load_runbook(path: Path, known: Known) -> Runbook:
 
 def _within_reach(runbook: Runbook, known: Known) -> tuple[Runbook, tuple[str, ...]]:
     """The runbook without the steps that are done only in some cases (`when`) and that no actuator offers; and those."""
-    steps = [step for step in runbook.steps if not out_of_reach(step, known)]
-    if len(steps) == len(runbook.steps):
+    gone = {step.id: step.do for step in runbook.steps if out_of_reach(step, known)}
+    if not gone:
         return runbook, ()
-    left_out = tuple(f"{step.id}: nobody here offers {step.do}" for step in runbook.steps if out_of_reach(step, known))
+    undone = {step.id for step in runbook.steps if step.do == UNDO and step.arguments.get("step") in gone}
+    steps = [step for step in runbook.steps if step.id not in {*gone, *undone}]
+    left_out = tuple(f"{step}: nobody here offers {verb}" for step, verb in gone.items())
     return runbook.model_copy(update={"steps": steps}), left_out
 
 

@@ -34,6 +34,7 @@ class Guard(Strict):
 
 
 UNDO = "undo"
+HAND_OVER = "hand_over"
 
 
 class Step(Strict):
@@ -46,8 +47,14 @@ class Step(Strict):
     incident's cause (a probe disproved it), `next` goes on all the same, `fail` rolls back and escalates. `until` (CEL)
     must become true within `within` seconds before the next step; when it does not, `if_late` says what then.
 
+    `on` says what the action is done to: the target of the incident, each of its engines one by one (those that run on a
+    GPU, a node), the node of the target, or each engine on that node. A step is over when it is over for each of them.
+
+    `do: hand_over` ends the runbook here and calls a person; what was changed (an engine kept out of rotation, a node
+    cordoned) stays as it is until that person is done.
+
     With `when` (CEL) the step is done only if that is true when it is due; else, also where it cannot be told, it is left
-    out and the next one follows. Such a step is also left out, when the runbook is loaded, where no actuator offers its verb.
+    out and the next one follows. It is also left out, when the runbook is loaded, where no actuator offers its verb.
 
     An outcome `failed` that a retry may help is tried again, under a new key and at growing distances, for `retry_for`
     seconds; an unknown one never is. In a rollback a step is taken back only if `undo_when` (CEL) is true, where given: an
@@ -56,6 +63,7 @@ class Step(Strict):
 
     id: Name
     do: Name
+    on: Literal["target", "engines", "node", "node_engines"] = "target"
     arguments: dict[str, Argument] = Field(default_factory=dict)
     when: str | None = None
     expect: Literal["done", "failed"] = "done"

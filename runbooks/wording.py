@@ -3,13 +3,20 @@
 from collections.abc import Iterator, Mapping
 
 from actuators.action import VerbSpec
-from runbooks.runbook import UNDO, Autonomy, Runbook, Step
+from runbooks.runbook import HAND_OVER, UNDO, Autonomy, Runbook, Step
 
 _AUTONOMY: Mapping[Autonomy, str] = {
     Autonomy.OBSERVE: "the warden only watches",
     Autonomy.RECOMMEND: "the warden says what it would do, and does nothing",
     Autonomy.APPROVE: "the warden acts once a person approves",
     Autonomy.AUTO: "the warden acts by itself where it was granted that, and else only recommends",
+}
+
+_ON = {
+    "target": "",
+    "engines": " on each of its engines",
+    "node": " on its node",
+    "node_engines": " on each engine of its node",
 }
 
 
@@ -55,14 +62,18 @@ def _clauses(step: Step, verbs: Mapping[str, VerbSpec]) -> Iterator[str]:
     arguments = ", ".join(f"{name} {value}" for name, value in step.arguments.items())
     if step.do == UNDO:
         yield f"{step.id}: take step {step.arguments.get('step')} back, to what it was before."
+    elif step.do == HAND_OVER:
+        yield f"{step.id}: stop here and call a person; what was changed stays as it is."
     else:
         spec = verbs.get(step.do)
         what = f": {spec.summary[:1].lower()}{spec.summary[1:]}" if spec else ""
-        yield f"{step.id}: {step.do}{f' ({arguments})' if arguments else ''}{what}."
+        yield f"{step.id}: {step.do}{_ON[step.on]}{f' ({arguments})' if arguments else ''}{what}."
     if step.when is not None:
         yield f"Only if {step.when}; else it is left out."
     if step.because:
         yield f"Because {step.because}."
+    if step.do == HAND_OVER:
+        return
     yield from _outcome(step)
     if step.until is not None:
         late = "go on all the same" if step.if_late == "next" else "roll back"

@@ -44,7 +44,8 @@ class Repair:
 def repairs_of(incident: Incident) -> Iterable[Repair]:
     """The finished runs of an incident: every attempt but the last, and the last too once the incident has ended.
 
-    A run that only probed is no repair: it changed nothing, and it counts neither for nor against.
+    A run that only probed is no repair: it changed nothing, and it counts neither for nor against. Nor does one that made
+    things safe for a person, as its runbook wanted.
     """
     if incident.ending is Ending.RULED_OUT:
         return
@@ -55,6 +56,8 @@ def repairs_of(incident: Incident) -> Iterable[Repair]:
         if attempt < incident.attempt:
             yield Repair(max(o.finished_at or o.intended_at for o in mine), mine[0].intended_at, incident.id, helped=False)
         elif incident.state in ENDED and incident.ended_at is not None:
+            if incident.ending is Ending.HANDED_OVER:
+                return
             helped = incident.ending is Ending.REPAIRED
             yield Repair(incident.ended_at, mine[0].intended_at, incident.id, helped)
 

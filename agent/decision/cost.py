@@ -3,7 +3,7 @@
 import numpy as np
 
 from agent.decision.slo import TTFT, Span, counted, failures, quantiles
-from agent.decision.state import FleetState
+from agent.decision.state import FleetState, engines_of
 from agent.incident import Incident
 from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.topology import Relation
@@ -68,6 +68,8 @@ def _late(window: Window, rows: list[int], entity: Entity, span: Span) -> list[s
 def _rows(window: Window, entity: Entity) -> list[int]:
     """The rows of the engines that share a model with the entity; all of them where it has no model."""
     topology = window.topology
-    models = [entity] if entity.kind is EntityKind.MODEL else list(topology.related(entity, Relation.SERVES))
+    scene = (entity,) if entity.kind is EntityKind.MODEL else engines_of(topology, entity)
+    served = (other for thing in scene for other in topology.related(thing, Relation.SERVES))
+    models = [entity] if entity.kind is EntityKind.MODEL else list(dict.fromkeys(served))
     engines = [engine for model in models for engine in topology.inverse(model, Relation.SERVES)] or list(topology.engines)
     return sorted(topology.row_of[engine.name] for engine in engines if engine.name in topology.row_of)

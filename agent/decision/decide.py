@@ -18,7 +18,7 @@ from agent.decision.guards import Held
 from agent.decision.policy import Policy
 from agent.decision.rollback import left_changed, rollback_progress
 from agent.decision.state import ROLLED_BACK, FleetState
-from agent.decision.steps import UNKNOWN_LIMIT, Specs, Stage, StepProgress, changes, first_step, progress
+from agent.decision.steps import UNKNOWN_LIMIT, Specs, Stage, StepProgress, changes, first_step, progress, reached
 from agent.decision.verify import Recovery, Verified, judge_recovery
 from agent.incident import (
     ENDED,
@@ -56,6 +56,7 @@ ENDINGS = MappingProxyType(
         Reason.ATTEMPTS_SPENT: (IncidentState.ESCALATED, Ending.GAVE_UP),
         Reason.INEFFECTIVE: (IncidentState.ESCALATED, Ending.GAVE_UP),
         Reason.STEP_FAILED: (IncidentState.ESCALATED, Ending.GAVE_UP),
+        Reason.HANDED_OVER: (IncidentState.ESCALATED, Ending.HANDED_OVER),
         Reason.APPROVAL_EXPIRED: (IncidentState.ESCALATED, Ending.GAVE_UP),
         Reason.REJECTED: (IncidentState.SUPPRESSED, Ending.REJECTED),
         Reason.CAUSE_RULED_OUT: (IncidentState.SUPPRESSED, Ending.RULED_OUT),
@@ -129,6 +130,8 @@ def _begin(incident: Incident, runbook: Runbook | None, state: FleetState, specs
         left = left_changed(incident, runbook, state, specs) if held.reason in ENDINGS else ()
         says = f"{held.says} Left as it is: {'; '.join(left)}." if left else held.says
         return _no(Held(held.reason, says), first)
+    if first.action is None:
+        return Decision(Verdict.REFUSE, Reason.HANDED_OVER, f"{first.says}. {runbook.escalate}")
     return Decision(Verdict.ACT, Reason.STEP_DUE, first.says, first.step, first.action)
 
 
@@ -137,7 +140,7 @@ def _objections(
 ) -> Iterator[Held]:
     """All that speaks against beginning now, the weightiest first."""
     asked: tuple[Callable[[], Held | None], ...] = (
-        lambda: guards.opted_out(incident, state),
+        lambda: guards.opted_out(incident, state, *reached(incident, runbook, state)),
         lambda: guards.blind(incident, state),
         lambda: guards.covered(incident, runbook, state, specs),
         lambda: guards.thin_evidence(incident, runbook, specs),
@@ -162,11 +165,16 @@ def _next_step(incident: Incident, runbook: Runbook | None, state: FleetState, s
     at = progress(incident, runbook, state, specs, now=now)
     if at.stage is Stage.RULED_OUT:
         return Decision(Verdict.REFUSE, Reason.CAUSE_RULED_OUT, at.says, at.step)
+    if at.stage is Stage.HANDED_OVER:
+        left = left_changed(incident, runbook, state, specs)
+        kept = f" Left as it is: {'; '.join(left)}." if left else ""
+        advice = f" {runbook.escalate}" if runbook else ""
+        return Decision(Verdict.REFUSE, Reason.HANDED_OVER, f"{at.says}.{kept}{advice}", at.step)
     if at.stage in {Stage.FAILED, Stage.LATE}:
         return Decision(Verdict.REFUSE, Reason.STEP_FAILED, at.says, at.step)
     if at.stage is not Stage.DUE or at.action is None:
         return Decision(Verdict.WAIT, Reason.STEP_HOLDING, at.says, at.step)
-    held = guards.opted_out(incident, state) or guards.blind(incident, state)
+    held = guards.opted_out(incident, state, at.action.target) or guards.blind(incident, state)
     spec = specs.get(at.action.verb)
     if held is None and not (spec is not None and (spec.harmless or spec.recovery)):
         held = guards.breaker_open(incident, state) or _capacity(incident, at.action, state, specs)

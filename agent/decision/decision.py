@@ -49,6 +49,7 @@ class Reason(StrEnum):
     INEFFECTIVE = "ineffective"
     CAUSE_RULED_OUT = "cause_ruled_out"  # a probe step answered otherwise than the cause predicts
     STEP_FAILED = "step_failed"
+    HANDED_OVER = "handed_over"  # the runbook has done all that it can; the rest is for a person
     ALREADY_COVERED = "already_covered"  # another incident's action on the target covers this one
 
 

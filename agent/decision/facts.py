@@ -10,16 +10,25 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from actuators.action import OutcomeStatus
 from agent.decision.capacity import Standing
 from agent.decision.slo import GOALS, MEASURES, Span
-from agent.decision.state import FleetState
+from agent.decision.state import FleetState, engines_of
 from agent.incident import Incident
+from detectors.finding import Symptom
 from runbooks.conditions import Fact, Facts
 from serving.fleet.entity import Entity, EntityKind
+from serving.fleet.topology import Relation
 from serving.telemetry import counters
 
 SLO_SPAN = 30.0
 """Seconds over which `slo` is measured outside verification: enough answers for a quantile at one request a second."""
+
+TABLE_FRESH = 60.0
+"""Seconds for which what an exporter of GPUs or nodes said is of now: they are read every 15 or 30 s."""
+
+_WORSE = (Standing.SERVING, Standing.DRAINED, Standing.EJECTED, Standing.DOWN, Standing.BLIND)
+_MORE_IS_BETTER = frozenset({"requests", "success", "steps_per_second", "generation_tokens_per_second"})
 
 T = TypeVar("T")
 
@@ -55,20 +64,34 @@ def facts(
         "score": lambda: incident.diagnosis.score,
         "attempt": lambda: max(1, incident.attempt),
         "outcomes": lambda: outcomes(incident),
+        "shown": lambda: shown(incident),
     }
-    if incident.entity.kind is EntityKind.ENGINE and incident.entity in state.topology:
-        ways |= _of_engine(incident.entity, state, since, moment)
-        ways |= _of_users(incident.entity, state, span or Span(max(since, moment - SLO_SPAN), moment))
+    engines = _scene(incident.entity, state)
+    if engines:
+        ways |= _of_engines(engines, incident.entity, state, since, moment)
+        ways |= _of_users(engines, state, span or Span(max(since, moment - SLO_SPAN), moment))
+    elif incident.entity.kind in state.window.tables:
+        ways["signal"] = lambda: OnDemand(_of_table(incident.entity, state, since, moment))
     return OnDemand(ways)
 
 
 def outcomes(incident: Incident) -> dict[str, str]:
-    """The newest outcome of each step of the present attempt: done, failed or unknown."""
-    return {
-        operation.step: str(operation.outcome.status)
+    """The newest outcome of each step of the present attempt: done only where it is for all that the step is done to."""
+    newest = {
+        (operation.step, operation.action.target): operation.outcome.status
         for operation in incident.operations
         if operation.attempt == incident.attempt and operation.outcome is not None
     }
+    found: dict[str, str] = {}
+    for (step, _), status in newest.items():
+        found[step] = str(status) if found.get(step, OutcomeStatus.DONE) == OutcomeStatus.DONE else found[step]
+    return found
+
+
+def shown(incident: Incident) -> dict[str, float]:
+    """1.0 for each symptom on the target that the diagnosis explains, 0.0 for every other."""
+    present = {finding.symptom for finding in incident.diagnosis.explains if finding.entity == incident.entity}
+    return {symptom: float(symptom in present) for symptom in Symptom}
 
 
 def last_change(incident: Incident) -> float:
@@ -92,25 +115,80 @@ def latest(state: FleetState, signal: str, engine: Entity, since: float, at: flo
     return float(counters.last_present(values)[0, -1]) if usable else np.nan
 
 
-def _of_engine(engine: Entity, state: FleetState, since: float, at: float) -> dict[str, Callable[[], Fact]]:
-    peers = state.topology.peers(engine)
-    up = latest(state, "scrape.up", engine, since, at)
+def _scene(entity: Entity, state: FleetState) -> tuple[Entity, ...]:
+    """The engines by which it is judged how a target fares: itself, those that it has, or those that it sends users to."""
+    if entity.kind is EntityKind.GATEWAY:
+        return tuple(e for e in state.topology.related(entity, Relation.ROUTES_TO) if e.kind is EntityKind.ENGINE)
+    return engines_of(state.topology, entity)
+
+
+def _of_engines(
+    engines: tuple[Entity, ...], target: Entity, state: FleetState, since: float, at: float
+) -> dict[str, Callable[[], Fact]]:
+    """Facts of the engines of a target; of several, what the worst of them shows."""
+    ups = [latest(state, "scrape.up", engine, since, at) for engine in engines]
     known: dict[str, Callable[[], Fact]] = {
-        "target_state": lambda: str(state.standing[engine.name]),
-        "healthy_peers": lambda: float(len(_healthy(peers, state))),
-        "total_peers": lambda: float(len(peers)),
-        "signal": lambda: OnDemand({name: partial(latest, state, name, engine, since, at) for name in state.window.signals}),
+        "target_state": lambda: str(max((state.standing[engine.name] for engine in engines), key=_WORSE.index)),
+        "healthy_peers": lambda: float(min(len(_healthy(_others(e, engines, state), state)) for e in engines)),
+        "total_peers": lambda: float(min(len(_others(engine, engines, state)) for engine in engines)),
+        "signal": lambda: OnDemand(_signals(engines, target, state, since, at)),
     }
-    return known if np.isnan(up) else known | {"ready": lambda: bool(up >= 1.0)}
+    return known if np.isnan(ups).any() else known | {"ready": lambda: min(ups) >= 1.0}
 
 
-def _of_users(engine: Entity, state: FleetState, span: Span) -> dict[str, Callable[[], Fact]]:
+def _others(engine: Entity, engines: tuple[Entity, ...], state: FleetState) -> list[Entity]:
+    """The peers of an engine that are not of the same target."""
+    return [peer for peer in state.topology.peers(engine) if peer not in engines]
+
+
+def _signals(
+    engines: tuple[Entity, ...], target: Entity, state: FleetState, since: float, at: float
+) -> dict[str, Callable[[], float]]:
+    """The newest value of each signal: the largest of the engines (whether they answer: the least), or the target's own."""
+
+    def of_engines(name: str) -> float:
+        values = [latest(state, name, engine, since, at) for engine in engines]
+        return float(np.min(values) if name == "scrape.up" else np.max(values))
+
+    found = {name: partial(of_engines, name) for name in state.window.signals}
+    return {**found, **_of_table(target, state, since, at)}
+
+
+def _of_table(target: Entity, state: FleetState, since: float, at: float) -> dict[str, Callable[[], float]]:
+    """The newest value of each signal in the target's own row of a table: of a GPU, or a node."""
+    table = state.window.tables.get(target.kind)
+    if table is None or target not in table.row_of:
+        return {}
+    row, end = table.row_of[target], int(np.searchsorted(table.times, at, side="right"))
+    within = max(state.policy.freshness, TABLE_FRESH)
+
+    def value(name: str) -> float:
+        matrix = table.signals[name]
+        present = np.flatnonzero(~np.isnan(matrix.values[row, :end]))
+        if not len(present):
+            return np.nan
+        taken = float(matrix.sampled_at[row, present[-1]])
+        return float(matrix.values[row, present[-1]]) if taken > since and at - taken <= within else np.nan
+
+    return {name: partial(value, name) for name in table.signals}
+
+
+def _of_users(engines: tuple[Entity, ...], state: FleetState, span: Span) -> dict[str, Callable[[], Fact]]:
+    """How users of the target's engines are served; of several that are in rotation, as the worst of them serves."""
     rows, window = state.topology.row_of, state.window
-    peers = [rows[peer.name] for peer in _healthy(state.topology.peers(engine), state)]
-    promised = state.policy.objectives_for(state.topology.facts(engine).model)
-    row = rows[engine.name]
-    slo = OnDemand({name: partial(measure, window, row, peers, span) for name, measure in MEASURES.items()})
-    goal = OnDemand({name: partial(aim, window, peers, span, promised) for name, aim in GOALS.items()})
+    judged = [e for e in engines if state.standing[e.name] is not Standing.DRAINED] or list(engines)
+    peers = {e: [rows[peer.name] for peer in _healthy(_others(e, engines, state), state)] for e in judged}
+    promised = {e: state.policy.objectives_for(state.topology.facts(e).model) for e in judged}
+
+    def measured(name: str) -> float:
+        values = [MEASURES[name](window, rows[e.name], peers[e], span) for e in judged]
+        return float(np.min(values) if name in _MORE_IS_BETTER else np.max(values))
+
+    def aimed(name: str) -> float:
+        return float(np.max([GOALS[name](window, peers[e], span, promised[e]) for e in judged]))
+
+    slo = OnDemand({name: partial(measured, name) for name in MEASURES})
+    goal = OnDemand({name: partial(aimed, name) for name in GOALS})
     return {"slo": lambda: slo, "goal": lambda: goal}
 
 

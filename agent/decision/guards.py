@@ -12,11 +12,12 @@ from agent.decision.breaker import BreakerState
 from agent.decision.capacity import Standing
 from agent.decision.decision import Reason
 from agent.decision.facts import facts
-from agent.decision.state import FleetState, engines_of, under_way
+from agent.decision.state import FleetState, engines_at, engines_of, touched_by, under_way
 from agent.decision.steps import Specs, changes
 from agent.incident import Ending, Incident
 from runbooks.conditions import Truth, compiled
 from runbooks.runbook import Runbook
+from serving.fleet.entity import Entity, EntityKind
 
 CONFIRMED_FOR = 600.0
 """Seconds for which a failed probe shows that an engine serves nobody; later it may have come back."""
@@ -40,13 +41,18 @@ def paused(state: FleetState) -> Held | None:
     return Held(Reason.PAUSED, f"the warden was paused{by}; nothing is done until `fleetwarden resume`")
 
 
-def opted_out(incident: Incident, state: FleetState) -> Held | None:
-    """People said hands off: of the target, or of what it runs on, belongs to or serves."""
-    holder = state.opts_out(incident.entity)
-    if holder is None:
-        return None
-    whose = f"{incident.entity} has" if holder == incident.entity else f"{holder}, which {incident.entity} is part of, has"
-    return Held(Reason.OPTED_OUT, f"{whose} opted out of repairs by the warden")
+def opted_out(incident: Incident, state: FleetState, *reached: Entity) -> Held | None:
+    """People said hands off: of the target or what else the repair reaches, or of what these run on, belong to or serve.
+
+    What is done to a node or a GPU is done to the engines on it too.
+    """
+    whole = dict.fromkeys((incident.entity, *reached))
+    for entity in dict.fromkeys((*whole, *(engine for place in whole for engine in engines_at(state.topology, place)))):
+        holder = state.opts_out(entity)
+        if holder is not None:
+            whose = f"{entity} has" if holder == entity else f"{holder}, which {entity} is part of, has"
+            return Held(Reason.OPTED_OUT, f"{whose} opted out of repairs by the warden")
+    return None
 
 
 def blind(incident: Incident, state: FleetState) -> Held | None:
@@ -83,7 +89,7 @@ def covered(incident: Incident, runbook: Runbook, state: FleetState, specs: Spec
     """Another repair of the target is under way that does the same or more, or that makes the target look so."""
     mine = {engine.name for engine in engines_of(state.topology, incident.entity)}
     for other in state.repairs_under_way(incident.id):
-        theirs = {engine.name for engine in engines_of(state.topology, other.entity)}
+        theirs = {entity.name for entity in touched_by(state.topology, other) if entity.kind is EntityKind.ENGINE}
         if other.entity != incident.entity and not mine & theirs:
             continue
         verbs = {o.action.verb for o in other.operations if o.intended_at >= incident.opened_at}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from actuators.action import Action, OutcomeStatus
 from agent.decision.facts import facts, last_change
 from agent.decision.state import ROLLED_BACK, FleetState
-from agent.decision.steps import RETRY_FIRST, Change, Specs, Stage, StepProgress, action_of, changes
+from agent.decision.steps import RETRY_FIRST, Change, Specs, Stage, StepProgress, actions_of, changes
 from agent.incident import Incident, Operation
 from runbooks.conditions import Answer, Truth, compiled
 from runbooks.runbook import Runbook, Step
@@ -33,7 +33,7 @@ def rollback_progress(
     if unsettled is not None:
         return unsettled
     for planned in _plan(incident, runbook, state, specs):
-        tried = [o for o in incident.operations if o.attempt == incident.attempt and o.step == planned.step]
+        tried = [o for o in incident.operations if o.attempt == incident.attempt and _is_of(o, planned)]
         if not tried:
             says = f"rollback: {planned.action.verb} on {planned.action.target} is due"
             return StepProgress(Stage.DUE, says, planned.step, planned.action)
@@ -58,10 +58,14 @@ def _plan(incident: Incident, runbook: Runbook | None, state: FleetState, specs:
         if answer is None or answer:
             yield _Planned(f"undo.{change.operation.step}", change.undo)
     for step in runbook.rollback if runbook else ():
-        action = action_of(step, incident, state, specs)
-        done = any(o.step == step.id and o.attempt == incident.attempt and _is_done(o) for o in incident.operations)
-        if action is not None and not done:
-            yield _Planned(step.id, action)
+        for action in actions_of(step, incident, state, specs):
+            planned, mine = _Planned(step.id, action), (o for o in incident.operations if o.attempt == incident.attempt)
+            if not any(_is_of(o, planned) and _is_done(o) for o in mine):
+                yield planned
+
+
+def _is_of(operation: Operation, planned: _Planned) -> bool:
+    return operation.step == planned.step and operation.action.target == planned.action.target
 
 
 def _unsettled(

@@ -11,6 +11,7 @@ from agent.decision.capacity import Capacity, Standing, capacities
 from agent.decision.policy import Policy
 from agent.incident import ENDED, Ending, Incident, IncidentState
 from serving.fleet.entity import Entity, EntityKind
+from serving.fleet.places import engines_on
 from serving.fleet.topology import Relation, Topology
 from serving.telemetry.window import Window
 
@@ -18,7 +19,7 @@ ROLLED_BACK = "rollback"
 """The step that is written as passed once a rollback is over; from then on the incident only waits for its next attempt."""
 BLIND_CAUSE = "telemetry.blind"
 _STANDINGS = tuple(Standing)
-NOT_AT_FAULT = frozenset({"clients.leaving", "engine.frozen_gauges", "overload"})
+NOT_AT_FAULT = frozenset({"clients.leaving", "engine.frozen_gauges", "fabric.degraded", "gpu.memory_vampire", "overload"})
 """Causes of which an engine is the scene and not the culprit: it serves, so it still counts as healthy capacity."""
 
 
@@ -93,18 +94,27 @@ def under_way(incident: Incident) -> bool:
 
 
 def engines_of(topology: Topology, entity: Entity) -> tuple[Entity, ...]:
-    """The engines that `entity` is or has: on a node, in a model; none where it has no engines of its own."""
-    if entity.kind is EntityKind.ENGINE:
-        return (entity,) if entity in topology else ()
+    """The engines that `entity` is or has: on a GPU or a node, behind a switch, in a model; none where it has none."""
     relations = {
-        EntityKind.NODE: Relation.RUNS_ON,
         EntityKind.MODEL: Relation.SERVES,
         EntityKind.TELEMETRY: Relation.SCRAPED_BY,
     }
     relation = relations.get(entity.kind)
     if relation is None:
-        return ()
+        return engines_at(topology, entity)
     return tuple(e for e in topology.inverse(entity, relation) if e.kind is EntityKind.ENGINE)
+
+
+def engines_at(topology: Topology, place: Entity) -> tuple[Entity, ...]:
+    """The engines that `place` (an engine, a GPU, a node or a switch) is, or that run there; none for anything else."""
+    return engines_on(topology, place)
+
+
+def touched_by(topology: Topology, incident: Incident) -> frozenset[Entity]:
+    """What the present attempt of an incident touches: its entity, the targets of its actions, and all their engines."""
+    done = (o.action.target for o in incident.operations if o.attempt == incident.attempt)
+    things = dict.fromkeys((incident.entity, *done))
+    return frozenset((*things, *(engine for thing in things for engine in engines_of(topology, thing))))
 
 
 def holders_of(topology: Topology, entity: Entity) -> tuple[Entity, ...]:
@@ -136,8 +146,10 @@ def fleet_state(
     fresh = policy.freshness - max(0.0, now - window.now)  # a window that is itself old tells less
     blind = _blind(window, topology, current, fresh)
     standing = _standing(window, blind, fresh)
-    blamed = frozenset(i.entity.name for i in known.values() if i.entity.kind is EntityKind.ENGINE and _blames(i))
-    busy = frozenset(e.name for i in current if under_way(i) for e in engines_of(topology, i.entity))
+    faulty = [i.entity for i in known.values() if i.entity.kind in _BLAMED and _blames(i)]
+    blamed = frozenset(engine.name for entity in faulty for engine in _blamed(topology, entity))
+    touched = (e for i in current if under_way(i) for e in touched_by(topology, i))
+    busy = frozenset(entity.name for entity in touched if entity.kind is EntityKind.ENGINE)
     if incidents is None:
         trust = Breaker(BreakerState.OPEN, now, "the record of past repairs cannot be read", voids_before=now)
     else:
@@ -155,6 +167,14 @@ def fleet_state(
         under_repair=busy,
         breaker=trust,
     )
+
+
+_BLAMED = frozenset({EntityKind.ENGINE, EntityKind.GPU, EntityKind.NODE})
+
+
+def _blamed(topology: Topology, entity: Entity) -> tuple[Entity, ...]:
+    """The engines that are faulty when `entity` is; one that the map does not hold any more is still its incident's."""
+    return (entity,) if entity.kind is EntityKind.ENGINE else engines_at(topology, entity)
 
 
 def _blames(incident: Incident) -> bool:

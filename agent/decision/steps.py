@@ -8,12 +8,13 @@ from types import MappingProxyType
 from actuators.action import Action, OutcomeStatus, VerbSpec
 from actuators.binding import undo_of
 from agent.decision.facts import facts
-from agent.decision.state import FleetState, holders_of
+from agent.decision.state import FleetState, engines_of, holders_of
 from agent.incident import Incident, Operation
 from runbooks.conditions import compiled
-from runbooks.runbook import UNDO, Runbook, Step
+from runbooks.runbook import HAND_OVER, UNDO, Runbook, Step
 from runbooks.templates import fill
-from serving.fleet.entity import EntityKind
+from serving.fleet.entity import Entity, EntityKind
+from serving.fleet.places import nodes_of
 
 Specs = Mapping[str, VerbSpec]
 
@@ -35,6 +36,7 @@ class Stage(StrEnum):
     LATE = "late"  # `until` did not come true in time
     FAILED = "failed"
     RULED_OUT = "ruled_out"  # a probe answered otherwise than the cause predicts
+    HANDED_OVER = "handed_over"  # the rest is for a person
     COMPLETE = "complete"  # every step is over
 
 
@@ -70,34 +72,61 @@ def progress(incident: Incident, runbook: Runbook | None, state: FleetState, spe
     step = next((step for step in runbook.steps if step.id not in incident.passed), None)
     if step is None:
         return StepProgress(Stage.COMPLETE, f"all {len(runbook.steps)} steps of {runbook.name} are over")
-    tried = [o for o in incident.operations if o.attempt == incident.attempt and o.step == step.id]
-    if not tried:
-        return _untried(step, incident, state, specs, now)
-    return _tried(step, tried, incident, state, now)
+    return _of_step(step, incident, state, specs, now)
 
 
 def first_step(incident: Incident, runbook: Runbook, state: FleetState, specs: Specs) -> StepProgress:
     """The first step of a coming attempt that has anything to do."""
     for step in runbook.steps:
-        action = action_of(step, incident, state, specs)
-        if action is not None and _left_out(step, incident, state) is None:
+        if _left_out(step, incident, state) is not None:
+            continue
+        if step.do == HAND_OVER:
+            return StepProgress(Stage.HANDED_OVER, _handed_over(step, runbook.name), step.id)
+        action = next(iter(actions_of(step, incident, state, specs)), None)
+        if action is not None:
             return StepProgress(Stage.DUE, _due(step, action, runbook), step.id, action)
     return StepProgress(Stage.COMPLETE, f"{runbook.name} has nothing to do")
 
 
-def action_of(step: Step, incident: Incident, state: FleetState, specs: Specs) -> Action | None:
-    """The action of `step`; None for an `undo` of a step that has changed nothing."""
+def actions_of(step: Step, incident: Incident, state: FleetState, specs: Specs) -> tuple[Action, ...]:
+    """The actions of `step`, one for each thing it is done to; for an `undo`, one for each change that still holds."""
     if step.do == UNDO:
-        undoes = (c.undo for c in changes(incident, specs) if c.operation.step == step.arguments.get("step"))
-        return next(undoes, None)
-    names = template_names(incident, state)
-    filled = {name: fill(value, names) for name, value in step.arguments.items()}
-    return Action(step.do, incident.entity, MappingProxyType(filled))
+        return tuple(c.undo for c in changes(incident, specs) if c.operation.step == step.arguments.get("step"))
+    if step.do == HAND_OVER:
+        return ()
+    actions = []
+    for target in targets_of(step, incident, state):
+        names = template_names(incident, state, target)
+        filled = {name: fill(value, names) for name, value in step.arguments.items()}
+        actions.append(Action(step.do, target, MappingProxyType(filled)))
+    return tuple(actions)
 
 
-def template_names(incident: Incident, state: FleetState) -> Mapping[str, str]:
+def targets_of(step: Step, incident: Incident, state: FleetState) -> tuple[Entity, ...]:
+    """What `step` is done to, by its `on`, in the order of the map."""
+    topology, entity = state.topology, incident.entity
+    match step.on:
+        case "engines":
+            return engines_of(topology, entity)
+        case "node":
+            return nodes_of(topology, entity)
+        case "node_engines":
+            nodes = nodes_of(topology, entity)
+            return tuple(dict.fromkeys(engine for node in nodes for engine in engines_of(topology, node)))
+        case _:
+            return (entity,)
+
+
+def reached(incident: Incident, runbook: Runbook, state: FleetState) -> tuple[Entity, ...]:
+    """Everything that a run of the runbook would be done to, as far as is known before it begins."""
+    steps = (step for step in runbook.steps if _left_out(step, incident, state) is None)
+    return tuple(dict.fromkeys(target for step in steps for target in targets_of(step, incident, state)))
+
+
+def template_names(incident: Incident, state: FleetState, target: Entity | None = None) -> Mapping[str, str]:
     """What the templates of `runbooks.templates.NAMES` stand for; a name that the target has no use for is a dash."""
-    holders = holders_of(state.topology, incident.entity)
+    target = target or incident.entity
+    holders = holders_of(state.topology, target)
     of = {kind: next((h.name for h in holders if h.kind is kind), "-") for kind in EntityKind}
     return {
         "cause": incident.cause,
@@ -106,7 +135,7 @@ def template_names(incident: Incident, state: FleetState) -> Mapping[str, str]:
         "incident": incident.id,
         "model": of[EntityKind.MODEL],
         "node": of[EntityKind.NODE],
-        "target": str(incident.entity),
+        "target": str(target),
     }
 
 
@@ -131,19 +160,54 @@ def _takes_back(action: Action, change: Change) -> bool:
     return action.verb == undo.verb and action.target == undo.target and dict(action.arguments) == dict(undo.arguments)
 
 
-def _untried(step: Step, incident: Incident, state: FleetState, specs: Specs, now: float) -> StepProgress:
-    action = action_of(step, incident, state, specs)
-    if action is None:
-        says = f"step {step.id}: {step.arguments.get('step')} has changed nothing, so there is nothing to take back"
+def _of_step(step: Step, incident: Incident, state: FleetState, specs: Specs, now: float) -> StepProgress:
+    """Where the present step stands: with the first thing it is done to for which it is not over."""
+    mine = [o for o in incident.operations if o.attempt == incident.attempt and o.step == step.id]
+    begins = None if mine else _not_done(step, incident, state)
+    if begins is not None:
+        return begins
+    by_target: dict[Entity, list[Operation]] = {}
+    for operation in mine:
+        by_target.setdefault(operation.action.target, []).append(operation)
+    over: StepProgress | None = None
+    for tried in by_target.values():
+        over = _tried(step, tried, incident, now)
+        if over.stage is not Stage.PASSED:
+            return over
+    for action in actions_of(step, incident, state, specs):
+        if action.target not in by_target:
+            return _untried(step, action, incident, now)
+    if over is None:
+        undone = f"{step.arguments.get('step')} has changed nothing, so there is nothing to take back"
+        says = f"step {step.id}: {undone if step.do == UNDO else 'there is nothing to do it to'}"
         return StepProgress(Stage.PASSED, says, step.id)
+    newest = [tried[-1] for tried in by_target.values()]
+    if any(o.outcome is None or str(o.outcome.status) != step.expect for o in newest):
+        return over
+    return _held(step, max(o.finished_at or o.intended_at for o in newest), incident, state, now)
+
+
+def _not_done(step: Step, incident: Incident, state: FleetState) -> StepProgress | None:
+    """A step that is left out, or that hands over; None for one that is to be done."""
     left_out = _left_out(step, incident, state)
     if left_out is not None:
         return StepProgress(Stage.PASSED, f"step {step.id} is left out: {left_out}", step.id)
+    if step.do == HAND_OVER:
+        return StepProgress(Stage.HANDED_OVER, _handed_over(step, incident.runbook or "the runbook"), step.id)
+    return None
+
+
+def _untried(step: Step, action: Action, incident: Incident, now: float) -> StepProgress:
     held = now - (incident.step_since if incident.step_since is not None else now)
     if held > HELD_LIMIT:
         says = f"step {step.id} was held back for {held:.0f} s (limit {HELD_LIMIT:.0f} s); what it rests on is stale"
         return StepProgress(Stage.FAILED, says, step.id)
     return StepProgress(Stage.DUE, _due(step, action), step.id, action)
+
+
+def _handed_over(step: Step, runbook: str) -> str:
+    because = f", because {step.because}" if step.because else ""
+    return f"{runbook} hands over to a person{because}"
 
 
 def _left_out(step: Step, incident: Incident, state: FleetState) -> str | None:
@@ -154,14 +218,15 @@ def _left_out(step: Step, incident: Incident, state: FleetState) -> str | None:
     return None if answer else answer.why
 
 
-def _tried(step: Step, tried: list[Operation], incident: Incident, state: FleetState, now: float) -> StepProgress:
+def _tried(step: Step, tried: list[Operation], incident: Incident, now: float) -> StepProgress:
+    """How the step stands with one of the things it is done to; PASSED also before its `until` is asked."""
     newest = tried[-1]
     outcome, finished = newest.outcome, newest.finished_at
     if newest.pending or outcome is None or finished is None:
         says = f"step {step.id}: {newest.action.verb} was begun {now - newest.intended_at:.0f} s ago, its outcome is unknown"
         return StepProgress(Stage.UNKNOWN, says, step.id)
     if str(outcome.status) == step.expect:
-        return _held(step, finished, incident, state, now)
+        return StepProgress(Stage.PASSED, f"step {step.id} is {step.expect} as expected", step.id)
     if step.otherwise == "rule_out":
         says = f"step {step.id} rules {incident.cause} out: {newest.action.verb} was {outcome.status}, {outcome.detail}"
         return StepProgress(Stage.RULED_OUT, says, step.id)

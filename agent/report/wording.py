@@ -263,6 +263,7 @@ def ended(event: Ended) -> str:
         Ending.RULED_OUT: "ruled out: it was not what it seemed",
         Ending.MERGED: "left to another incident, which explains it",
         Ending.GAVE_UP: "given up: handed to a person",
+        Ending.HANDED_OVER: "made safe and handed to a person",
         Ending.REJECTED: "left alone, as a person wished",
     }[event.ending]
 

@@ -36,6 +36,8 @@ class Job(StrEnum):
     EXPERTS = "experts"
     DOOR = "door"
     SCRAPE = "scrape"
+    GPU = "gpu"
+    NODE = "node"
     ORCHESTRATOR = "orchestrator"
 
 

@@ -16,6 +16,7 @@ from agent.decision.decide import decide
 from agent.decision.decision import Decision
 from agent.decision.policy import Grant, Policy
 from agent.decision.state import FleetState, Switches, fleet_state
+from agent.diagnosis.catalogue import load_catalogue
 from agent.diagnosis.diagnosis import Diagnosis
 from agent.incident import (
     AttemptStarted,
@@ -40,20 +41,6 @@ from serving.telemetry.window import Window
 NOW = 1_800_000_000.0
 SPAN, TICK = 120.0, 2.0
 BOUNDS = np.array([0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, np.inf])
-CAUSES = (
-    "clients.leaving",
-    "engine.api_hung",
-    "engine.dead",
-    "engine.frozen_gauges",
-    "engine.gc_stall",
-    "engine.hung",
-    "engine.kv_pressure",
-    "engine.slow",
-    "overload",
-    "prefill.saturated",
-    "telemetry.blind",
-)
-
 
 AUTO = Policy(grants=[Grant(autonomy=Autonomy.AUTO)])
 UNTOUCHED = Switches()
@@ -176,7 +163,7 @@ class World:
     def __init__(self) -> None:
         kinds = (DoorActuator, EngineHttpActuator, ProcessActuator)
         self.specs: Mapping[str, VerbSpec] = {name: spec for kind in kinds for name, spec in verbs_of(kind).items()}
-        self.library: RunbookLibrary = load_library(self.specs, CAUSES)
+        self.library: RunbookLibrary = load_library(self.specs, load_catalogue().names)
 
     fleet = Fleet
     diagnosis = staticmethod(diagnosis)

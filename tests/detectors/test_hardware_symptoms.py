@@ -116,6 +116,15 @@ def test_a_reset_a_reboot_or_a_new_start_settles_what_was_said_before(seen: Seen
     assert hardware(seen, racks) == {gpu(3).name: {S.XID_RESTART_APP}}
 
 
+def test_a_gauge_that_falls_back_to_nothing_tells_of_a_reset(seen: Seen) -> None:
+    racks = Racks()
+    racks.says(2, "95: Uncontained memory error", ago=100.0)
+    racks.gpus["gpu.xid"][2, racks.last(100)] = 95.0
+    assert hardware(seen, racks) == {gpu(2).name: {S.XID_RESET_GPU}}
+    racks.gpus["gpu.xid"][2, racks.last(20)] = 0.0
+    assert hardware(seen, racks) == {}
+
+
 def test_memory_errors_and_remaps_are_told_by_their_counters(seen: Seen) -> None:
     racks = Racks()
     racks.gpus["gpu.ecc_uncorrected"][1, racks.last(20)] = 2.0

@@ -20,7 +20,7 @@ def test_the_exposition_names_wanted_are_those_of_the_job(registry: Registry) ->
     assert {"vllm:iteration_tokens_total_count", "vllm:time_to_first_token_seconds_bucket"} <= engine
     assert "door:inflight_requests" in door
     assert not engine & door
-    assert registry.wanted() == engine | door | registry.wanted(Job.SCRAPE) | registry.wanted(Job.EXPERTS)
+    assert registry.wanted() == frozenset().union(*(registry.wanted(job) for job in Job))
 
 
 def test_every_signal_wanted_of_an_engine_is_exposed_by_a_recorded_one(registry: Registry, exposition: str) -> None:
