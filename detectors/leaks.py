@@ -10,7 +10,7 @@ import numpy as np
 
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.service_parameters import LeaksParameters
-from detectors.statistics import Bools, Floats, block_means, others_median, row_mean
+from detectors.statistics import Bools, Floats, block_means, blocks, others_median, row_mean
 from serving.telemetry.counters import last_present
 from serving.telemetry.window import Window
 
@@ -20,6 +20,8 @@ HELPED_BY = frozenset(
 )
 
 GIB = 2.0**30
+PREFILL = "prefill"
+"""The role of engines that hold blocks for others by right."""
 
 
 def detect(window: Window, parameters: LeaksParameters) -> tuple[Finding, ...]:
@@ -62,7 +64,7 @@ def _no_lease(window: Window, row: int, idle: Bools, usage: Floats, parameters: 
 
     See vllm-project/vllm#38027: waiting is right there, and a restart throws good work away.
     """
-    if window.topology.facts(window.topology.engines[row]).role != "prefill":
+    if window.topology.facts(window.topology.engines[row]).role != PREFILL:
         return True
     early = idle[row] & (window.times <= window.now - parameters.lease)
     throughout = idle[row] & (window.times > window.now - parameters.lease)
@@ -88,7 +90,8 @@ def _unexplained(window: Window, parameters: LeaksParameters, usage: Floats, fre
     excess = per_block - needed[:, None] * running
     with np.errstate(invalid="ignore"):
         suspect &= (excess >= parameters.kv_excess).all(axis=1) & (excess.shape[1] == last)
-    suspect &= _alike(window, parameters)
+    stepped, _ = blocks(window.increments("engine.steps"), window.times, window.now, parameters.block)
+    suspect &= (stepped[:, -last:] > 0).all(axis=1) & _alike(window, parameters)  # gauges are only as new as the last step
     least = np.where(np.isnan(excess), np.inf, excess).min(axis=1, initial=np.inf)
     return [
         _held(
@@ -101,6 +104,7 @@ def _unexplained(window: Window, parameters: LeaksParameters, usage: Floats, fre
             float(least[row]),
         )
         for row in np.flatnonzero(suspect)
+        if window.topology.facts(window.topology.engines[row]).role != PREFILL
     ]
 
 
@@ -239,10 +243,10 @@ def _load_flat(window: Window, parameters: LeaksParameters) -> Bools:
 
 
 def _grown_up(window: Window, parameters: LeaksParameters) -> Bools:
-    """Whether the process is past its warm-up, in which memory rises too; no process that began in this window counts."""
+    """Whether the process was past its warm-up, in which memory rises too, when the window began."""
     began = window.latest("engine.process_start", np.inf)
     with np.errstate(invalid="ignore"):
-        return np.asarray(~(window.now - began < parameters.young) & ~(began > window.times[0]))
+        return np.asarray(~(window.times[0] - began < parameters.young))
 
 
 def _rising(window: Window, row: int, parameters: LeaksParameters, count: int, severity: float, said: Evidence) -> Finding:

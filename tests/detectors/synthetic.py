@@ -22,6 +22,7 @@ NOW = 1_800_000_000.0
 SCRAPE = Entity(EntityKind.TELEMETRY, "scrape")
 DOOR = Entity(EntityKind.GATEWAY, "door")
 SECONDS = np.array([0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 40.0, np.inf])
+OUTSIDE = {"engine.revision", "engine.starting_seconds", "engine.memory_working_set", "engine.memory_limit"}
 TOKENS = np.array([50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, np.inf])
 
 
@@ -82,7 +83,7 @@ class Fleet:
         absent = self.up == 0
         made = {}
         for name, values in (signals | self.changed).items():
-            own = name.startswith("engine.")
+            own = name.startswith("engine.") and name not in OUTSIDE
             made[name] = SignalMatrix(
                 np.where(absent, np.nan, values) if own else values, np.where(absent & own, np.nan, at)
             )
