@@ -91,8 +91,7 @@ class VirtualActuator:
     @verb("door.refresh", summary="Let the front door read its engines anew", recovery=True)
     def refresh(self, name: str) -> Outcome:
         """What the door had forgotten it knows again."""
-        self._fleet.door.blind[:] = False
-        self._fleet.door.most_inside = np.inf
+        self._fleet.door.refresh()
         return _done(f"{name} knows all engines again")
 
     @verb(
@@ -172,23 +171,23 @@ class VirtualActuator:
     @verb("gpu.evict_intruder", summary="end the process on the GPU that is not the engine's")
     def evict_intruder(self, name: str) -> Outcome:
         """Free what the intruder holds."""
-        gpu = self._gpu(name)
-        held = float(self._fleet.hardware.intruder[gpu])
-        self._fleet.hardware.intruder[gpu] = 0.0
+        held = self._fleet.hardware.evict(self._gpu(name))
         return _done(f"{name}: {held / 2**30:.0f} GiB freed")
 
-    @verb("rollout.rollback", summary="take the model's engines back to the last good revision", takes_capacity=True)
+    @verb(
+        "rollout.rollback", summary="take the model's engines back to the last good revision"
+    )  # one at a time, by the orchestrator
     def rollback(self, name: str) -> Outcome:
         """Engines of the newest revision are restarted one after another with the one before."""
         fleet = self._fleet
         members = np.flatnonzero(fleet.plan.engine_model == [model.name for model in fleet.plan.models].index(name))
+        model = int(fleet.plan.engine_model[members[0]])
+        fleet.rollbacks[model] += 1
         newest = fleet.processes.revision[members].max()
         new = members[fleet.processes.revision[members] == newest]
 
         def one_back(row: int) -> None:
             fleet.processes.revision[row] = newest - 1
-            for lever, well in ((fleet.engines.slow, 1.0), (fleet.engines.corrupt, 0.0), (fleet.engines.runaway, 1.0)):
-                lever[row] = well
             fleet.restart(np.array([row]))
 
         for number, row in enumerate(new.tolist()):

@@ -38,7 +38,7 @@ class Door:
         self.most_inside = np.inf
         self.failed = 0.0  # requests that users saw fail
         self.answered = 0.0
-        self.last_first: float | None = None
+        self.refreshed = 0
         self._failures = np.zeros(rows)
         self._trial_at = np.zeros(rows)
         self._members = [np.flatnonzero(plan.engine_model == number) for number in range(len(plan.models))]
@@ -50,6 +50,12 @@ class Door:
         self.standing[row] = standing
         self.drained[row] = standing.drained_by is not None
         self.weight[row] = standing.weight
+
+    def refresh(self) -> None:
+        """Read the engines anew: what was forgotten is known again."""
+        self.blind[:] = False
+        self.most_inside = np.inf
+        self.refreshed += 1
 
     def route(self, now: float, new: Arrivals, in_flight: Floats, listening: Bools) -> Requests:
         """Send each request to an engine; those for whom nobody listens fail."""

@@ -133,12 +133,16 @@ class Engines:
         return np.asarray(everybody)
 
     def restart(self, rows: Rows) -> None:
-        """A new process: nothing inside, all counters at zero, leaks and hangs gone."""
+        """A new process: nothing inside, all counters at zero, and whatever was wrong with the old one gone."""
         self.drop(rows)
         self.measures.forget(rows)
         self.halted[rows] = False
         self.held[rows] = False
         self.leaked[rows] = 0.0
+        self.slow[rows] = 1.0
+        self.pauses.length[rows] = 0.0
+        self.corrupt[rows] = 0.0
+        self.runaway[rows] = 1.0
         for gauge in (self.running, self.waiting, self.deferred, self.kv_usage):
             gauge[rows] = 0.0
 

@@ -45,6 +45,7 @@ class VirtualFleet:
         self.door = Door(plan, rng)
         self.experts = Experts(plan, rng)
         self.pipeline = Pipeline()
+        self.rollbacks = np.zeros(len(plan.models))
         self.patience = np.full(len(plan.engine_names), PATIENCE_S)
         self._doings: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
@@ -101,9 +102,9 @@ class VirtualFleet:
             heapq.heappop(self._doings)[2]()
         self._processes(now, dt)
         self.engines.hardware = self.hardware.slowdown() * self.experts.slowdown()
-        if np.isfinite(self.door.most_inside):
-            allowed = max(0.0, self.door.most_inside)
-            self.engines.most_running = np.minimum(float(self.plan.slots), np.full(self.engines.rows, allowed))
+        self.engines.most_running[:] = min(float(self.plan.slots), self.door.most_inside)
+        if self.hardware.wedged.any():
+            self.engines.halted[self.plan.gpu_engine[self.hardware.wedged]] = True
         routed = self.door.route(now, self.users.arrivals(now, dt), self.engines.in_flight(), self.listening())
         self.engines.take(routed)
         flooding = self.users.flooding(now, dt)

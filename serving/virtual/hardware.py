@@ -56,7 +56,11 @@ class Hardware:
         self.switch_errors = np.zeros(int(plan.node_switch[-1]) + 1)
         self.exporter_seconds = np.full(nodes, 0.05)
         self.allocatable = np.bincount(plan.gpu_node, minlength=nodes).astype(np.float64)
-        self._capacity = self.allocatable.copy()
+        self.capacity = self.allocatable.copy()
+        self.wedged = np.zeros(gpus, dtype=np.bool_)  # answers no more until it is reset
+        # How often each was made as new, so that one can tell whether a fault's thing is still the same.
+        self.gpu_generation, self.node_generation = np.zeros(gpus), np.zeros(nodes)
+        self.evictions = np.zeros(gpus)
         self._temperature = np.full(gpus, AMBIENT_C + RISE_C / 2)
         self._busy = np.zeros(gpus)
         self._own = np.full(gpus, OWN_BYTES)
@@ -73,6 +77,10 @@ class Hardware:
         """An XID in the kernel's log; the gauge keeps the last one."""
         self.xid[gpu] = code
         self.events.append(Event(at, "xid", self._plan.gpus[gpu], f"{code}: {text}"))
+
+    def say_condition(self, at: float, node: int, text: str) -> None:
+        """A node condition that changed."""
+        self.events.append(Event(at, "node.condition", self._plan.node_entities[node], text))
 
     def error_share(self) -> Floats:
         """The share of packets that go wrong, by node: its own and its switch's."""
@@ -140,7 +148,7 @@ class Hardware:
             "node.ready": self.ready.astype(np.float64),
             "node.unschedulable": self.unschedulable.astype(np.float64),
             "node.gpus_allocatable": self.allocatable.copy(),
-            "node.gpus_capacity": self._capacity.copy(),
+            "node.gpus_capacity": self.capacity.copy(),
             "node.clock_offset": np.where(self.ready, self.clock_offset, np.nan),
             "node.disk_readonly": np.where(self.ready, self.disk_readonly, np.nan),
             "node.disk_free": np.where(self.ready, self.disk_free, np.nan),
@@ -153,12 +161,15 @@ class Hardware:
     def repaired(self, node: int) -> None:
         """A node that was rebooted, or replaced: everything on it is as new."""
         on = self._plan.gpu_node == node
+        self.node_generation[node] += 1
+        self.gpu_generation[on] += 1
         for lever, well in (
             (self.clock, 1.0),
             (self.throttle, 0),
             (self.intruder, 0.0),
             (self.orphaned, 0.0),
             (self.lost, False),
+            (self.wedged, False),
             (self.ecc_rate, 0.0),
             (self.nvlink_rate, 0.0),
             (self.remap_failure, 0.0),
@@ -171,12 +182,22 @@ class Hardware:
         self.network_errors[node], self.host_slow[node] = 0.0, 1.0
         self.disk_free[node] = max(0.5, self.disk_free[node])
         self.exporter_seconds[node] = 0.05
-        self.allocatable[node] = self._capacity[node]
+        self.allocatable[node] = self.capacity[node]
 
     def reset(self, gpu: int) -> None:
         """A GPU that was reset: what software can clear is cleared."""
         for lever in (self.orphaned, self.ecc_rate, self.nvlink_rate, self.remap_pending, self.xid):
             lever[gpu] = 0.0
+        self.wedged[gpu] = False
+        if not self.lost[gpu] and self.clock[gpu] >= 1.0:  # neither heat nor a broken bus goes away by a reset
+            self.gpu_generation[gpu] += 1
+
+    def evict(self, gpu: int) -> float:
+        """End what does not belong on the GPU; returns the bytes that this frees."""
+        held = float(self.intruder[gpu])
+        self.intruder[gpu] = 0.0
+        self.evictions[gpu] += 1
+        return held
 
     def switch_of(self, name: str) -> int:
         """The number of a switch. Raises KeyError when there is none."""
