@@ -73,3 +73,15 @@ def test_the_page_needs_nothing_else_and_tells_of_every_incident_and_engine(repl
         assert f"<h3>{engine} " in page
     assert page.count('class="chart"') >= 4 * len(replayed["engines"])
     assert "nan" not in "".join(re.findall(r' d="([^"]*)"', page))
+
+
+def test_a_hot_expert_is_told_from_more_work_named_and_left_alone(recordings: Path) -> None:
+    result = run("replay", recordings / "vllm-0.32-c", "--labels", "--json")
+    told = json.loads(result.stdout)
+    assert [(row["cause"], row["entity"]) for row in told["rows"]] == [
+        ("experts.hot", "engine/tiny-0"),
+        ("experts.hot", "model/tiny-moe"),
+    ]
+    for row in told["rows"]:
+        assert re.search(r"expert \d+ of layer [01] gets \d\.\d times its share of tokens", " ".join(row["evidence"]))
+        assert row["would_do"] == []
