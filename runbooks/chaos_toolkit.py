@@ -5,6 +5,7 @@ rides in an extension named `fleetwarden`. Out and in again loses nothing, and n
 drill is refused. The providers are functions of agent.drill.chaos, so that Chaos Toolkit itself can run what was exported.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import orjson
 from pydantic import Field, ValidationError
+from yaml.reader import Reader
 
 from runbooks.drill import Drill, FaultOrder
 from runbooks.drill_loader import Known, mistakes
@@ -23,6 +25,7 @@ STEADY, HOLDS, INJECT, CLEAR = "is_steady", "holds", "inject", "clear"
 EXTENSION = "fleetwarden"
 VERSION = "1.0.0"
 Place = tuple[str | int, ...]
+_FORBIDDEN = re.compile(rf"\t|{Reader.NON_PRINTABLE.pattern}")  # in YAML's text; JSON takes them
 
 # Fields of a drill by where they stand in an experiment; all others ride in the extension.
 _TITLED = {"name": "title", "summary": "description", "tags": "tags"}
@@ -135,14 +138,14 @@ def parse_experiment(text: str, name: str, known: Known) -> Drill:
 
 
 def _loaded(text: str, name: str) -> YamlFile:
-    """The JSON with the lines of its keys, which YAML's loader remembers: JSON is YAML, but for tabs between tokens."""
+    """The JSON with the lines of its keys, which YAML's loader remembers: JSON is YAML, but for some characters."""
     try:
         data = orjson.loads(text)
     except orjson.JSONDecodeError as refused:
         raise FileError([Problem(name, refused.lineno, "", f"is not valid JSON: {refused.msg}")]) from None
     if not isinstance(data, dict):
         raise FileError([Problem(name, 1, "", "is not an experiment: its top is not an object")])
-    return YamlFile(name, data, load_text(text.replace("\t", " "), name).root)
+    return YamlFile(name, data, load_text(_FORBIDDEN.sub(" ", text), name).root)
 
 
 def _content(reader: _Reader) -> dict[str, Any]:
