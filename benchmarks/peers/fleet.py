@@ -25,6 +25,9 @@ DOOR_ADMIN, PROMETHEUS, PROMETHEUS_OLD, PROXIES = 90, 93, 94, 60  # offsets from
 SCRAPE_S = 2
 READY_S = 60.0
 LOAD_S = 1_200  # how long a flood goes on, unless it is ended before
+# A quiet machine's vLLM reads the usual flood as it comes. This one is more than it reads, and its KV cache holds it.
+REAL_FLOOD = {"prefill-flood": {"rps": 25, "prompt_tokens": 1000}}
+REAL_RPS = 3.0  # requests a second from ordinary users: one an engine, so that whatever an engine suffers somebody feels
 
 # Names that vllm-doctor 0.6.0 asks for and current vLLM does not export, made of what it does export.
 OLD_NAMES_OF_DOCTOR = {
@@ -41,6 +44,7 @@ class FleetError(Exception):
 class Fleet:
     """A running fleet: base URLs by engine, the Prometheus that scrapes it, and another that knows older names too."""
 
+    real: bool
     state: Path
     engines: Mapping[str, str]
     base_port: int
@@ -54,8 +58,11 @@ class Fleet:
 
     def inject(self, fault: str, engine: str) -> None:
         """Make `fault` on `engine` and leave it at work, a load for longer than all tools together take."""
-        lasting = ("--param", f"seconds={LOAD_S}") if "seconds" in catalogue()[fault].parameters else ()
-        fleetwarden("fault", "inject", fault, engine, "--detach", *lasting, "--state-dir", str(self.state))
+        wanted: dict[str, float] = {"seconds": LOAD_S} if "seconds" in catalogue()[fault].parameters else {}
+        if self.real:
+            wanted |= REAL_FLOOD.get(fault, {})
+        parameters = [word for name, value in wanted.items() for word in ("--param", f"{name}={value}")]
+        fleetwarden("fault", "inject", fault, engine, "--detach", *parameters, "--state-dir", str(self.state))
 
     def clear(self) -> None:
         """Undo all faults."""
@@ -93,14 +100,16 @@ def running_fleet(state: Path, engines: int, *, real: bool, clock: Clock, base_p
     first = base_port or free_range(engines)
     model = "tiny" if real else "sim"
     urls = {f"{model}-{n}": f"http://{HOST}:{first + 1 + n}" for n in range(engines)}
-    kind = ("--real",) if real else ()
+    kind = ("--real", "--rps", str(REAL_RPS)) if real else ()
     stores: list[subprocess.Popen[bytes]] = []
     try:
         up = ("up", "--detach", "--engines", str(engines), "--base-port", str(first), "--autonomy", "observe", *kind)
         fleetwarden(*up, "--state-dir", str(state))
         for offset, rules in ((PROMETHEUS, {}), (PROMETHEUS_OLD, OLD_NAMES_OF_DOCTOR)):
             stores.append(_prometheus(program, state / f"prometheus-{offset}", first, first + offset, urls, rules))
-        fleet = Fleet(state, urls, first, f"http://{HOST}:{first + PROMETHEUS}", f"http://{HOST}:{first + PROMETHEUS_OLD}")
+        fleet = Fleet(
+            real, state, urls, first, f"http://{HOST}:{first + PROMETHEUS}", f"http://{HOST}:{first + PROMETHEUS_OLD}"
+        )
         deadline = clock.monotonic() + READY_S
         while not all(answers(f"{url}/-/ready") for url in (fleet.prometheus, fleet.prometheus_old)):
             if clock.monotonic() > deadline:

@@ -30,22 +30,28 @@ class Case:
     engine: str
     cause: str
     deeds: tuple[tuple[str, str], ...]
+    parameters: tuple[str, ...] = ()
 
 
 RESTARTED = (("door.drain", "done"), ("process.restart", "done"), ("engine.canary", "done"), ("door.undrain", "done"))
+TURNED_DOWN = (("door.set_weight", "done"), ("door.set_weight", "done"))
+RPS = "3"  # one request a second an engine: a fault that hits nobody is nobody's incident
 CASES = (
     Case("engine-hang", "tiny-1", "engine.hung", (("engine.canary", "failed"), *RESTARTED)),
     Case("engine-kill", "tiny-0", "engine.dead", RESTARTED),
     Case("gc-stall", "tiny-2", "engine.gc_stall", RESTARTED),
-    Case("kv-flood", "tiny-0", "engine.kv_pressure", (("door.set_weight", "done"), ("door.set_weight", "done"))),
+    Case("kv-flood", "tiny-0", "engine.kv_pressure", TURNED_DOWN, ("seconds=75",)),
+    # More than a quiet machine's engine can read, and room in the KV cache for all that it reads at once.
+    Case("prefill-flood", "tiny-1", "prefill.saturated", TURNED_DOWN, ("seconds=60", "rps=25", "prompt_tokens=1000")),
 )
-FLOOD_S = "75"
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path_factory.mktemp("real"))
-    started = fleet.run("up", "--real", "--engines", "3", "--detach", "--base-port", str(free_range()), timeout=1_200)
+    started = fleet.run(
+        "up", "--real", "--engines", "3", "--rps", RPS, "--detach", "--base-port", str(free_range()), timeout=1_200
+    )
     try:
         assert started.returncode == 0, started.stdout + started.stderr
         yield fleet
@@ -81,9 +87,9 @@ def _is_within(wanted: tuple[tuple[str, str], ...], seen: list[tuple[str, str]])
 def test_what_is_broken_is_named_repaired_verified_and_nothing_else_is_touched(fleet: Fleet, case: Case) -> None:
     _settle(fleet)
     before = {row["incident"] for row in fleet.told("incidents", "--all")}
-    lasting = ["-p", f"seconds={FLOOD_S}"] if case.fault.endswith("-flood") else []
     began = CLOCK.now()
-    injected = fleet.run("fault", "inject", case.fault, case.engine, "--detach", *lasting)
+    parameters = [word for each in case.parameters for word in ("-p", each)]
+    injected = fleet.run("fault", "inject", case.fault, case.engine, "--detach", *parameters)
     assert injected.returncode == 0, injected.stdout + injected.stderr
     try:
         fleet.until(lambda: bool(_incidents(fleet, before)), 120, "an incident")
@@ -94,7 +100,9 @@ def test_what_is_broken_is_named_repaired_verified_and_nothing_else_is_touched(f
     finally:
         fleet.run("fault", "clear", "all")
 
-    (incident,) = _incidents(fleet, before)
+    # A flood may come up again after the engine was let off once; that is the same cause again, and nothing else.
+    incident, *again = sorted(_incidents(fleet, before), key=lambda row: row["opened_at"])
+    assert {(row["cause"], row["entity"]) for row in again} <= {(case.cause, f"engine/{case.engine}")}
     told = fleet.told("explain", incident["incident"])
     after = incident["opened_at"] - began
     print(f"\n{case.fault}: opened {after:.1f} s after the order. {told['headline']}. {told['cost']}")  # noqa: T201 - for -s
