@@ -231,16 +231,21 @@ class _Run:
 
     def _finish(self, stop: Stop) -> Card:
         """Verify that the fleet is steady again, score and record."""
-        course, clock = self._course, self._fleet.clock
+        course, clock, told_to_end = self._course, self._fleet.clock, None
         course.plan, course.faults = self._plan, tuple(self._faults)
         if self._plan.began is not None:
             course.failed = self._failures.total if self._failures is not None else None
             if stop.verdict in {None, Verdict.FAILED}:  # otherwise there is something more urgent than this drill
                 course.matched = judge.match(self._plan, self._fleet.histories(course.began_at))
-                course.steady_again_after = self._steady_again()
+                try:
+                    course.steady_again_after = self._steady_again()
+                except (KeyboardInterrupt, SystemExit) as error:  # nothing is broken any more: only the card is short
+                    told_to_end, course.unsteady = error, ("nobody waited for it to the end",)
         card = card_of(course, stop, self._means.verbs, clock.now())
         self._means.store.add(card)
         self._note(finished_note(card))
+        if told_to_end is not None:
+            raise told_to_end
         return card
 
     def _note(self, note: Note) -> None:

@@ -22,6 +22,7 @@ from agent.incident import (
 from agent.journal.port import Note
 from runbooks.drill import Drill, FaultOrder, FleetKind
 from serving.clock import FakeClock
+from serving.faults.catalogue import catalogue
 from serving.fleet.entity import Entity, EntityKind
 
 HANG = {
@@ -124,7 +125,7 @@ class ScriptedFleet:
 
     def inject(self, key: str, order: FaultOrder, target: Entity) -> None:
         self.log.append(f"inject {order.fault} {target}")
-        if self.refuses_injection:
+        if self.refuses_injection or order.fault not in catalogue():
             raise InjectionError("as scripted")
         self.on_record[key] = self.clock.now()
         self.target, self.began = target, self.clock.now()
