@@ -131,6 +131,10 @@ _NEEDED: Mapping[str, Callable[[Parameters], float]] = {
     "gateways": lambda p: p.gateways.starved_over,
     "series": lambda p: max(p.series.hold, 2 * p.series.over),
     "blindness": lambda p: p.blindness.hold,
+    "gpu_faults": lambda p: p.gpu_faults.proven,
+    "gpu_speed": lambda p: max(p.gpu_speed.engine_over, p.gpu_speed.memory_over),
+    "nodes": lambda p: max(p.nodes.network_over, p.nodes.hold_short),
+    "fabric": lambda p: p.fabric.over,
 }
 
 
