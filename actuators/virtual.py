@@ -205,6 +205,7 @@ class VirtualActuator:
         def go_on() -> None:
             fleet.engines.halted[row] = False
             fleet.experts.balanced[row] = True
+            fleet.experts.rebalance_seconds[row] = REBALANCE_S
 
         fleet.at(fleet.now + REBALANCE_S, go_on)
         return _done(f"{name} places its experts anew")

@@ -5,9 +5,12 @@ token send all of them to the same few. Tokens of one expert are computed by one
 the rank of a hot one makes the others wait.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.telemetry.experts import HALF_LIFE
 from serving.virtual.plan import FleetPlan
 
 Floats = NDArray[np.float64]
@@ -36,10 +39,12 @@ class Experts:
         )
         self._hot = hot
         self.tokens = np.zeros((rows, self.count))
+        self.rebalance_seconds = np.zeros(rows)  # how long the last rebalance stopped the engine
+        self._lately = np.zeros((rows, self.count))
 
     def shares(self) -> Floats:
-        """The share of tokens of each expert, (engines, experts)."""
-        repeated = self.repeated[:, None]
+        """The share of tokens of each expert, (engines, experts). Replicas of a hot one share its tokens evenly."""
+        repeated = np.where(self.balanced, 0.0, self.repeated)[:, None]
         return np.asarray((1.0 - repeated) * self._usual + repeated * self._hot)
 
     def imbalance(self) -> Floats:
@@ -53,12 +58,32 @@ class Experts:
         excess = np.where(self.balanced, 0.0, np.maximum(self.imbalance() - 1.5, 0.0))
         return np.where(self.present & (self.spread > 1), 1.0 + 0.25 * excess, 1.0)
 
-    def tick(self, tokens: Floats) -> None:
-        """Count the tokens of a tick."""
+    def tick(self, tokens: Floats, seconds: float) -> None:
+        """Count the tokens of a tick that lasted so long."""
         if self.present.any():
-            self.tokens += (tokens * ACTIVE)[:, None] * self.shares()
+            counted = (tokens * ACTIVE)[:, None] * self.shares()
+            self.tokens += counted
+            self._lately = self._lately * 0.5 ** (seconds / HALF_LIFE) + counted
 
     def forget(self, rows: Rows) -> None:
         """A new process counts anew."""
-        self.tokens[rows] = 0.0
+        self.tokens[rows] = self._lately[rows] = self.rebalance_seconds[rows] = 0.0
         self.balanced[rows] = False
+
+    def shown(self) -> Mapping[str, Floats]:
+        """The signals that the counters reduce to, as serving.telemetry.experts reduces them. Empty without experts."""
+        if not self.present.any():
+            return {}
+        total = self._lately.sum(axis=1)
+        counting = self.present & (total > 0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            uneven = self._lately.max(axis=1) * self.count / total
+        return {
+            "experts.tokens": np.where(self.present, self.tokens.sum(axis=1), np.nan),
+            "experts.imbalance": np.where(counting, uneven, np.nan),
+            "experts.per_expert": np.where(counting, total / self.count, np.nan),
+            "experts.layer": np.where(counting, 0.0, np.nan),
+            "experts.expert": np.where(counting, self._lately.argmax(axis=1).astype(np.float64), np.nan),
+            "experts.balancing": np.where(self.present, 1.0, np.nan),
+            "experts.rebalance_seconds": np.where(self.present, self.rebalance_seconds, np.nan),
+        }

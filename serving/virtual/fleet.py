@@ -112,7 +112,7 @@ class VirtualFleet:
             self.engines.take(flooding.part(self.processes.up[flooding.rows]))
         before = self.engines.measures.counters["engine.step_tokens"].copy()
         self.door.take(self.engines.tick(now, dt, self.processes.up & ~self.processes.silent))
-        self.experts.tick(np.maximum(self.engines.measures.counters["engine.step_tokens"] - before, 0.0))
+        self.experts.tick(np.maximum(self.engines.measures.counters["engine.step_tokens"] - before, 0.0), dt)
         self.hardware.tick(dt, self.engines.busy_share, self.processes.up | self.processes.starting)
         self._impatient(now)
 

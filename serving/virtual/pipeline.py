@@ -102,6 +102,7 @@ class VirtualSource:
             "engine.waiting.deferred": engines.deferred.copy(),
             "engine.kv_usage": engines.kv_usage.copy(),
             **{name: counter.copy() for name, counter in engines.measures.counters.items()},
+            **fleet.experts.shown(),
         }
         doubled = list(fleet.pipeline.doubled)
         for name in engines.measures.counters:

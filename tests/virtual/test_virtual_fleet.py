@@ -177,6 +177,19 @@ def test_repeated_prompts_make_an_expert_hot_and_mixed_ones_do_not() -> None:
     assert fleet.experts.imbalance()[1] > 6
 
 
+def test_the_counters_of_experts_are_shown_as_they_are_reduced_from_real_ones() -> None:
+    watched = Watched(FleetPlan((ModelPlan(engines=4, experts=16),)))
+    watched.live(60.0)
+    watched.fleet.experts.repeated[1] = 0.9
+    window = watched.live(60.0)
+    uneven = window.latest("experts.imbalance", 10.0)
+    assert uneven[1] > 5
+    assert (np.delete(uneven, 1) < 1.7).all()
+    assert window.rate("experts.tokens", 30.0).min() > 0
+    dense = Watched(FleetPlan((ModelPlan(engines=2),)))
+    assert not [name for name in dense.live(10.0).signals if name.startswith("experts.")]
+
+
 def test_signals_that_were_renamed_are_absent_and_everything_else_stays(watched: Watched) -> None:
     watched.fleet.pipeline.gone.add("engine.steps")
     window = watched.live(30.0)
