@@ -16,6 +16,8 @@ from serving.telemetry.window import Window
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+FEW_ROWS = 256  # up to here summing all blocks at once is faster than one after the other
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
@@ -147,10 +149,25 @@ def blocks(values: Floats, times: Floats, now: float, seconds: float) -> tuple[F
     first = times[0] - (times[1] - times[0] if len(times) > 1 else 0.0)
     count = int((now - first) / seconds + 1e-6)
     edges = np.searchsorted(times, now - seconds * np.arange(count, -1, -1) + 1e-6)
+    if count and len(values) <= FEW_ROWS:
+        return _blocks_at_once(values[:, edges[0] : edges[-1]], edges - edges[0])
     shape = (values.shape[0], len(edges) - 1)
     totals, counted = np.empty(shape, order="F"), np.empty(shape, order="F")
     for block, (begin, end) in enumerate(pairwise(edges)):
         totals[:, block], counted[:, block] = _sums(values[:, begin:end])
+    return totals, counted
+
+
+def _blocks_at_once(values: Floats, edges: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """The same by one sum over all blocks: several times as fast for few rows, where the calls are what costs."""
+    missing = np.isnan(values)
+    padded = np.zeros((len(values), values.shape[1] + 1))  # for a last block without samples
+    np.copyto(padded[:, :-1], values, where=~missing)
+    totals = np.add.reduceat(padded, edges[:-1], axis=1)
+    padded[:, :-1] = ~missing
+    counted = np.add.reduceat(padded, edges[:-1], axis=1)
+    empty = np.diff(edges) == 0
+    totals[:, empty] = counted[:, empty] = 0.0
     return totals, counted
 
 

@@ -25,9 +25,11 @@ Events = Mapping[str, Sequence[IncidentEvent]]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A fault or decoy that was made: on what, when (Unix seconds), and since when it is gone (None: undone by the trial).
+    """A fault or decoy that was made: on what, when (Unix seconds), and when a repair cured it (None: none did).
 
-    `expected` is an Allowed for a decoy. `reach` is everything that it can honestly show on.
+    `expected` is an Allowed for a decoy. `reach` is everything that it can honestly show on, `grounds` what
+    else the actions that it calls for may be done on. Not `curable`: no repair ends it
+    for good, it can only be borne until it is over.
     """
 
     spec: FaultSpec
@@ -36,6 +38,8 @@ class Made:
     began: float
     cured_at: float | None
     expected: Expected | Allowed
+    curable: bool = True
+    grounds: frozenset[Entity] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,7 @@ def _judged(made: Made, seen: Iterable[_Seen], verbs: Mapping[str, VerbSpec], is
     return FaultResult(
         name=made.spec.name,
         target=", ".join(map(str, made.targets)),
+        onset=made.spec.onset,
         parameters=made.spec.parameters,
         detected_after=first.at - made.began if first else None,
         cause=first.diagnosis.cause if first else None,
@@ -153,9 +158,9 @@ def _right_first(acted: Operation | None, made: Made, expected: Expected) -> boo
 
 
 def _recovered(made: Made, about: Sequence[_Seen]) -> float | None:
-    """When the last of its incidents was resolved, with the fault really gone; None while any is not."""
+    """When the last of its incidents was resolved; None while any is not, or a fault that can be cured was not."""
     ends = [one.incident.ended_at for one in about if one.incident.state is IncidentState.RESOLVED]
-    if made.cured_at is None or not about or len(ends) < len(about):
+    if (made.curable and made.cured_at is None) or not about or len(ends) < len(about):
         return None
     return max((at for at in ends if at is not None), default=None)
 
@@ -173,8 +178,9 @@ def _changes(operation: Operation, expected: Expected, verbs: Mapping[str, VerbS
 
 def _called_for(operation: Operation, made: Iterable[Made]) -> bool:
     """Whether a fault that had begun calls for such an action on such a thing."""
-    begun = (one for one in made if one.began <= operation.intended_at and operation.action.target in one.reach)
-    return any(operation.action.verb in _calls_for(one.expected) for one in begun)
+    begun = (one for one in made if one.began <= operation.intended_at)
+    on = operation.action.target
+    return any(on in one.reach | one.grounds and operation.action.verb in _calls_for(one.expected) for one in begun)
 
 
 def _calls_for(expected: Expected | Allowed) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from multiprocessing.pool import Pool
@@ -18,7 +18,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 Runs = Callable[[TrialSpec], TrialResult]
 
 
-def run_all(trials: Sequence[TrialSpec], run: Runs, workers: int) -> Iterator[TrialResult]:
+def run_all(trials: Sequence[TrialSpec], run: Runs, workers: int) -> Generator[TrialResult, None, None]:
     """The results as they come, in no order. `run` must be a function of a module: it is called in other processes.
 
     Closing the iterator, or an exception (KeyboardInterrupt too), ends the processes. Raises ValueError for no workers.

@@ -52,8 +52,9 @@ class Drawn(_Strict):
     """How one fault or decoy varies. A trial lasts `lasts` seconds at most, unless it is repaired before."""
 
     lasts: Range
+    onsets: Choice = Field(default_factory=lambda: {"sudden": 1.0})
+    hits: Range = Range(least=1, most=1, whole=True)
     numbers: dict[str, Range] = Field(default_factory=dict)
-    words: dict[str, Choice] = Field(default_factory=dict)
 
 
 class Fleets(_Strict):
@@ -154,14 +155,14 @@ def _trial(
 
 
 def _fault(name: str, drawn: Drawn, rng: np.random.Generator, tables: Tables) -> FaultSpec:
-    parameters: dict[str, float | str] = {key: round(span.draw(rng), 4) for key, span in drawn.numbers.items()}
-    parameters |= {key: _word(choice, rng) for key, choice in drawn.words.items()}
     return FaultSpec(
         name=name,
-        at=round(tables.begins.draw(rng), 2),
-        lasts=round(drawn.lasts.draw(rng), 1),
+        at=float(round(tables.begins.draw(rng))),
+        lasts=float(round(drawn.lasts.draw(rng))),
         aim=float(rng.uniform()),
-        parameters=tuple(parameters.items()),
+        onset=_word(drawn.onsets, rng),
+        hits=int(drawn.hits.draw(rng)),
+        parameters=tuple((key, round(span.draw(rng), 4)) for key, span in drawn.numbers.items()),
     )
 
 

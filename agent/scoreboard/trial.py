@@ -51,14 +51,17 @@ class FaultSpec:
     """One fault or decoy to make.
 
     `at` and `lasts` in seconds, `at` from the trial's beginning; after `lasts` it is undone if nobody cured it. `aim`, from
-    0 up to 1, says which of the things that it can happen to. `parameters` are those of the fault in the fleet's catalogue.
+    0 up to 1, says which of the things that it can happen to, `hits` to how many of them at once. `parameters` are those of
+    the fault in the fleet's catalogue.
     """
 
     name: str
     at: float
     lasts: float
     aim: float
-    parameters: tuple[tuple[str, float | str], ...] = ()
+    onset: str = "sudden"
+    hits: int = 1
+    parameters: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,8 @@ class FaultResult:
 
     name: str
     target: str
-    parameters: tuple[tuple[str, float | str], ...]
+    onset: str
+    parameters: tuple[tuple[str, float], ...]
     detected_after: float | None
     cause: str | None
     right_cause: bool

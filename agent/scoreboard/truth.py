@@ -29,6 +29,7 @@ class Expected(_Strict):
     first: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+    around: tuple[EntityKind, ...] = ()
     physical: bool = True
     because: str = Field(min_length=1)
 
@@ -61,12 +62,23 @@ def reach(topology: Topology, target: Entity) -> frozenset[Entity]:
     An engine's reach is its GPUs, their nodes and switches, its ranks, model, front door and telemetry; a switch's also
     every engine behind it. Another engine on the same node is not in an engine's reach.
     """
-    below = {target, *_below(topology, target)}
-    return frozenset(below | {other for entity in below for other in _above(topology, entity)})
+    under = below(topology, target)
+    return under | {other for entity in under for other in _above(topology, entity)}
+
+
+def below(topology: Topology, entity: Entity) -> frozenset[Entity]:
+    """`entity` and everything that stands on it or belongs to it."""
+    return frozenset({entity, *_below(topology, entity)})
+
+
+def grounds(topology: Topology, target: Entity, expected: Expected) -> frozenset[Entity]:
+    """Everything on which the actions that a fault calls for may be done: its reach, and all on what is taken with it."""
+    holders = (holder for holder in topology.ancestors(target) if holder.kind in expected.around)
+    return reach(topology, target).union(*(below(topology, holder) for holder in holders))
 
 
 def _below(topology: Topology, entity: Entity) -> Iterator[Entity]:
-    """What stands on or belongs to `entity`, directly or not."""
+    """The same without `entity`, as it is found."""
     relations = {
         EntityKind.MODEL: (Relation.SERVES,),
         EntityKind.GATEWAY: (),

@@ -21,6 +21,7 @@ def fault(
     return FaultResult(
         name=name,
         target="engine/e0",
+        onset="sudden",
         parameters=(),
         detected_after=detect,
         cause=None if detect is None else ("engine.hung" if right else "engine.dead"),
