@@ -91,7 +91,7 @@ def _failures(window: Window, seconds: float) -> Floats:
 
 
 def _starved(window: Window, parameters: GatewaysParameters, up: Bools) -> Iterator[Finding]:
-    """Engines that are up and in rotation and got nothing, of models whose other engines queue."""
+    """Engines that are up and in rotation and got nothing, of models whose other engines get much, or queue."""
     seconds = parameters.starved_over
     if "door.started" not in window.signals or window.now - window.times[0] < seconds:
         return
@@ -108,12 +108,13 @@ def _starved(window: Window, parameters: GatewaysParameters, up: Bools) -> Itera
     for rows in window.topology.rows_of_model.values():
         served = rows[~nothing[rows]]
         fair = float(np.nansum(sent[rows])) / len(rows)
-        if len(served) and queues[served].any() and fair >= parameters.expected_least:
+        least = parameters.expected_least if len(served) and queues[served].any() else parameters.expected_alone
+        if len(served) and fair >= least:
             found[rows] = starved[rows]
     for door, rows in _gateways(window, np.flatnonzero(found)).items():
         names = ", ".join(window.topology.engines[row].name for row in rows[:3])
         more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""  # noqa: PLR2004 - so many are named
-        says = f"{names}{more}: up, in rotation and sent nothing for {seconds:.0f} s, while other engines of the model queue"
+        says = f"{names}{more}: up, in rotation and sent nothing for {seconds:.0f} s, while other engines of the model are"
         evidence = (Evidence("door.started", says, float(len(rows)), expected=0.0, unit="engines"),)
         yield Finding(Symptom.DOOR_STARVES, door, window.now - seconds, 0.75, evidence)
 

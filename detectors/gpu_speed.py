@@ -6,6 +6,7 @@ Use (`gpu.util`) is no work: power and clocks tell.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.hardware import GpuRows, gpu_rows
@@ -114,12 +115,20 @@ def _named(bits: int) -> str:
     return " and ".join(name for bit, name in HELD_BACK.items() if bits & bit)
 
 
+def _engine_away(seen: _Seen, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Where a GPU's engine did not answer: whose its memory is then is a question of its start (detectors.starts)."""
+    up = seen.window.values("scrape.up", seen.parameters.memory_over)
+    if up.shape[1] != shape[1]:
+        return np.zeros(shape, dtype=np.bool_)
+    return np.asarray((up == 0)[np.maximum(seen.rows.engine, 0)] & seen.ours[:, None])
+
+
 def _foreign(seen: _Seen) -> list[Finding]:
     """Memory in use that is not the engine's, on a GPU of one engine (vllm-project/vllm#13100: a co-tenant)."""
     p, table = seen.parameters, seen.table
     used, own = table.values("gpu.memory_used", p.memory_over), table.values("gpu.memory_own", p.memory_over)
     total = table.latest("gpu.memory_total", p.memory_over)
-    foreign = np.where(own > 0, used - own, np.nan)
+    foreign = np.where((own > 0) & ~_engine_away(seen, used.shape), used - own, np.nan)
     least = np.fmax(p.foreign_least, np.nan_to_num(p.foreign_share * total))
     known = (~np.isnan(foreign)).sum(axis=1)
     held = (known >= p.least_readings) & (np.where(np.isnan(foreign), np.inf, foreign).min(axis=1, initial=np.inf) >= least)

@@ -147,12 +147,13 @@ def _memory(window: Window, parameters: LeaksParameters) -> list[Finding]:
 def _towards_limit(window: Window, parameters: LeaksParameters, working: Floats, limit: Floats) -> list[Finding]:
     per_block = block_means(working, window.times, window.now, parameters.block)
     now = per_block[:, -1] if per_block.shape[1] else np.full(window.rows, np.nan)
-    slope = steady_slope(per_block, parameters)
+    whole, late = (steady_slope(part, parameters) for part in (per_block, per_block[:, -parameters.least_blocks :]))
+    slope = np.where(np.isnan(whole), late, whole)
+    lead = np.where(np.isnan(whole), parameters.lead_late, parameters.lead)
     with np.errstate(invalid="ignore", divide="ignore"):
         left = np.where(slope > 0, (limit - now) / slope, np.inf)
-        found = (slope * parameters.block * per_block.shape[1] >= parameters.memory_least * limit) & (
-            left <= parameters.lead
-        )
+        grown = slope * parameters.block * parameters.least_blocks
+        found = (grown >= parameters.memory_least * limit) & (left <= lead)
     found &= _load_flat(window, parameters) & _grown_up(window, parameters)
     found &= window.age("engine.memory_working_set") <= parameters.fresh
     return [

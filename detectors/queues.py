@@ -44,7 +44,10 @@ def detect(window: Window, parameters: QueuesParameters) -> tuple[Finding, ...]:
 
 
 def _nobody_runs(window: Window, parameters: QueuesParameters, readable: Bools) -> list[Finding]:
-    """Requests wait and none runs, in gauges that are seen to be written meanwhile."""
+    """Requests wait, more and more of them, and none runs: gauges that grow are written, and no step is made.
+
+    Without steps, for a limit before the engine lets requests through one by one, and readings may fall between them.
+    """
     waiting, running = window.values("engine.waiting"), window.values("engine.running")
     at = sample_times(window, "engine.waiting")
     run = trailing_run(condition(waiting + running, (waiting > 0) & (running == 0)), at)
@@ -58,7 +61,7 @@ def _nobody_runs(window: Window, parameters: QueuesParameters, readable: Bools) 
     now = last_present(queue)[:, -1]
     later = at[rows] > run.since[rows, None]
     stepped = np.where(later & (window.increments("engine.steps")[rows] > 0), 1.0, 0.0).any(axis=1)
-    found = (now >= most) & (now >= parameters.least) & ((now > begun) | stepped)
+    found = (now >= most) & (now >= parameters.least) & (now > begun) & ~stepped
     return [
         _finding(
             window,

@@ -140,7 +140,8 @@ def _model(
     ills = _ills(parameters, health, newer, older)
     sick = np.logical_or.reduce([*ills.values()])
     well = health.down[older] | health.failing[older] | health.corrupt[older]
-    many = max(parameters.least_engines, parameters.share * len(newer))
+    judged = sick | ~np.isnan(health.first_token[newer])  # the others have just begun, or nobody asks them anything
+    many = max(parameters.least_engines, parameters.share * judged.sum())
     if sick.sum() < many or (len(older) and well.mean() > parameters.old_share):
         return []
     said = ", ".join(f"{count} {ill}" for ill, shown in ills.items() if (count := int(shown.sum())))
@@ -149,7 +150,7 @@ def _model(
     since = _since(window, newer)
     evidence = (Evidence(REVISION, says, float(sick.sum()), expected=0.0, unit="engines"),)
     model = Entity(EntityKind.MODEL, name)
-    severity = float(np.clip(0.6 + 0.4 * sick.mean(), 0.6, 1.0))
+    severity = float(np.clip(0.6 + 0.4 * sick.sum() / judged.sum(), 0.6, 1.0))
     return [
         Finding(Symptom.REVISION_WORSE, model, since, severity, evidence),
         *(

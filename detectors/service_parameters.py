@@ -50,6 +50,7 @@ class LeaksParameters(Strict):
     steady: Share
     memory_least: Share
     lead: Seconds
+    lead_late: Seconds
     load_within: Ratio
     queued_most: Amount
     young: Seconds
@@ -102,6 +103,7 @@ class GatewaysParameters(Strict):
     least_engines: Count
     starved_over: Seconds
     expected_least: Amount
+    expected_alone: Amount
     queue_share: Share
 
 
