@@ -1,9 +1,12 @@
-"""`fleetwarden drill list|show|run|recover|history|...`: breaking the fleet on purpose, and how the warden did.
+"""`fleetwarden drill list|show|run|recover|history`, and the parts mounted below: breaking on purpose, and how it went.
 
 Exit codes of `run`: 0 it passed, 1 an expectation failed, 2 bad input or nothing was broken (not steady, another drill under
 way), 3 it was aborted or interrupted.
 """
 
+import sys
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +35,19 @@ app = typer.Typer(no_args_is_help=True, help="Practise: break the fleet on purpo
 app.command("schedule")(schedule)
 app.command("export")(export)
 app.command("import")(import_experiment)
+# Commands that bring a whole fleet in virtual time with them, by module: read only when they may be what is asked for.
+HEAVY = {"score": "agent.cli.drill_score"}
+LIGHT = frozenset({"list", "show", "run", "recover", "history", "schedule", "export", "import"})
+
+
+def _mount_heavy(words: Sequence[str]) -> None:
+    """Mount the heavy commands unless the command line asks for a light one."""
+    if LIGHT.isdisjoint(words):
+        for name, module in HEAVY.items():
+            app.command(name)(getattr(import_module(module), name))
+
+
+_mount_heavy(sys.argv[1:3])
 
 AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON.")]
 
@@ -142,7 +158,7 @@ def _run(drill: Drill, fleet: LocalDrillFleet, state_dir: Path | None, seed: int
     means = Means(store_of(state_dir), shipped_verbs(), lambda line: typer.echo(line, err=as_json), undoing=deaf)
     try:
         return run_drill(drill, fleet, means, seed)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         typer.echo("interrupted; what was broken is undone", err=True)
         raise typer.Exit(EXIT[Verdict.INTERRUPTED]) from None
 
