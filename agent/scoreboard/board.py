@@ -25,7 +25,10 @@ class _Record(BaseModel):
 
 
 class FaultRow(_Record):
-    """One kind of fault (or all of a group). Spans in seconds from the fault's beginning, over those that had them."""
+    """One kind of fault (or all of a group). Spans in seconds from the fault's beginning, over those that had them.
+
+    `said` are the causes of false incidents beside it, `done` the verbs of false actions.
+    """
 
     data: Data = DATA
     fault: str
@@ -44,6 +47,11 @@ class FaultRow(_Record):
     requests_failed: float | None
     mistaken_for: dict[str, int]
     wrong_actions: dict[str, int]
+    false_incidents: int
+    false_actions: int
+    destructive_actions: int
+    said: dict[str, int]
+    done: dict[str, int]
     missed_in: tuple[int, ...]
     misnamed_in: tuple[int, ...]
 
@@ -209,6 +217,11 @@ def _fault_row(name: str, trials: Sequence[TrialResult], seed: int) -> FaultRow:
         requests_failed=round(sum(one.failed for one in trials) / len(trials), 2) if trials else None,
         mistaken_for=_counted(fault.cause for fault in found if not fault.right_cause),
         wrong_actions=_counted(_verb(fault.first_action) for fault in found if not fault.right_action),
+        false_incidents=sum(len(one.false_incidents) for one in trials),
+        false_actions=sum(len(one.false_actions) for one in trials),
+        destructive_actions=sum(len(one.destructive_actions) for one in trials),
+        said=_counted(_verb(said) for one in trials for said in one.false_incidents),
+        done=_counted(_verb(done) for one in trials for done in one.false_actions),
         missed_in=tuple(dict.fromkeys(number for number, fault in faults if not fault.detected))[:EXAMPLES],
         misnamed_in=tuple(dict.fromkeys(n for n, fault in faults if fault.detected and not fault.right_cause))[:EXAMPLES],
     )

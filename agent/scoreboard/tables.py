@@ -8,7 +8,18 @@ from rich.text import Text
 from agent.scoreboard.board import Board, DecoyRow, FaultRow
 from agent.scoreboard.statistics import Frequency, Quantile, Rate
 
-FAULT_COLUMNS = ("fault", "drills", "found", "right cause", "right action", "found after", "isolated", "recovered", "failed")
+FAULT_COLUMNS = (
+    "fault",
+    "drills",
+    "found",
+    "right cause",
+    "right action",
+    "found after",
+    "isolated",
+    "recovered",
+    "failed",
+    "false",
+)
 DECOY_COLUMNS = ("decoy", "trials", "quiet", "false incidents", "false actions", "destructive", "said")
 SMALL = 0.999  # what would be rounded to a full 100 % is not shown as such
 SHOWN = 3
@@ -48,7 +59,7 @@ def sentences(shown: Board) -> Iterator[str]:
         f"{totals.destructive_actions_on_decoys} destructive actions on decoys."
     )
     yield (
-        f"{healthy.gpu_years:.2f} GPU-years of healthy time: false destructive actions per 1,000 GPU-years "
+        f"{healthy.gpu_years:.3g} GPU-years of healthy time: false destructive actions per 1,000 GPU-years "
         f"{_frequency(healthy.false_destructive)}, false incidents {_frequency(healthy.false_incidents)}."
     )
     if run.trials < run.planned:
@@ -73,7 +84,7 @@ def markdown(shown: Board) -> str:
         *_rows(FAULT_COLUMNS, fault_lines(shown)),
         "",
         "Rates with 95 % intervals; times are median / 99th percentile in seconds from the fault's beginning;",
-        "failed: requests of users lost in a drill, in the mean.",
+        "failed: requests of users lost in a drill, in the mean; false: incidents / actions / destructive ones among these.",
         "",
         *_mistakes(shown),
         "## Decoys",
@@ -85,7 +96,7 @@ def markdown(shown: Board) -> str:
 
 
 def _mistakes(shown: Board) -> Iterator[str]:
-    rows = [row for row in shown.faults if row.mistaken_for or row.missed_in or row.wrong_actions]
+    rows = [row for row in shown.faults if row.mistaken_for or row.missed_in or row.wrong_actions or row.said or row.done]
     if not rows:
         return
     yield "### What went wrong"
@@ -98,6 +109,8 @@ def _mistakes(shown: Board) -> Iterator[str]:
             parts.append(f"called {_words(row.mistaken_for)} (trials {_numbers(row.misnamed_in)})")
         if row.wrong_actions:
             parts.append(f"first done instead: {_words(row.wrong_actions)}")
+        if row.said or row.done:
+            parts.append(f"false beside it: {_words(row.said | row.done)}")
         yield f"* {row.fault}: {'; '.join(parts)}"
     yield ""
 
@@ -129,6 +142,7 @@ def _fault(row: FaultRow) -> tuple[str, ...]:
         _spans(row.isolate_p50, row.isolate_p99),
         _spans(row.recover_p50, row.recover_p99) + (f" ({_percent(row.recovered.value)})" if row.recovered.hits else ""),
         "-" if row.requests_failed is None else f"{row.requests_failed:.1f}",
+        f"{row.false_incidents} / {row.false_actions} / {row.destructive_actions}",
     )
 
 
@@ -159,7 +173,7 @@ def _spans(middle: Quantile, tail: Quantile) -> str:
 def _frequency(of: Frequency) -> str:
     if of.value is None:
         return "unknown (no healthy time)"
-    return f"{of.value:.1f} ({of.low:.1f} to {of.high:.1f}, {of.count} seen)"
+    return f"{of.value:,.4g} ({of.low:,.4g} to {of.high:,.4g}, {of.count} seen)"
 
 
 def _words(counted: dict[str, int]) -> str:

@@ -114,6 +114,7 @@ def test_the_tables_show_every_kind_and_the_page_every_mistake() -> None:
         assert word in text
     page = markdown(shown)
     assert "* hang: missed 1 times (trials 2); called engine.dead 1x (trials 1)" in page
+    assert "| 1 / 0 / 0 |" in markdown(made(trial(0, K.FAULT, fault(), said=("overload on model/m",))))
     assert "Only 9 of 20 trials were run." in page
     assert "simulated" in page
 
