@@ -91,7 +91,10 @@ def _failures(window: Window, seconds: float) -> Floats:
 
 
 def _starved(window: Window, parameters: GatewaysParameters, up: Bools) -> Iterator[Finding]:
-    """Engines that are up and in rotation and got nothing, of models whose other engines get much, or queue."""
+    """Engines that are up and in rotation and got nothing, of models whose other engines queue.
+
+    Where nobody queues one engine may be idle for many reasons; several that got their last request at once were forgotten.
+    """
     seconds = parameters.starved_over
     if "door.started" not in window.signals or window.now - window.times[0] < seconds:
         return
@@ -108,8 +111,8 @@ def _starved(window: Window, parameters: GatewaysParameters, up: Bools) -> Itera
     for rows in window.topology.rows_of_model.values():
         served = rows[~nothing[rows]]
         fair = float(np.nansum(sent[rows])) / len(rows)
-        least = parameters.expected_least if len(served) and queues[served].any() else parameters.expected_alone
-        if len(served) and fair >= least:
+        queued = len(served) and queues[served].any() and fair >= parameters.expected_least
+        if queued or (fair >= parameters.expected_alone and _at_once(window, parameters, rows[starved[rows]])):
             found[rows] = starved[rows]
     for door, rows in _gateways(window, np.flatnonzero(found)).items():
         names = ", ".join(window.topology.engines[row].name for row in rows[:3])
@@ -117,6 +120,14 @@ def _starved(window: Window, parameters: GatewaysParameters, up: Bools) -> Itera
         says = f"{names}{more}: up, in rotation and sent nothing for {seconds:.0f} s, while other engines of the model are"
         evidence = (Evidence("door.started", says, float(len(rows)), expected=0.0, unit="engines"),)
         yield Finding(Symptom.DOOR_STARVES, door, window.now - seconds, 0.75, evidence)
+
+
+def _at_once(window: Window, parameters: GatewaysParameters, rows: NDArray[np.intp]) -> bool:
+    """Whether so many of these got their last request within one moment."""
+    sent = window.increments("door.started")[rows]
+    last = np.where(sent > 0, window.times, -np.inf).max(axis=1, initial=-np.inf)
+    last = last[np.isfinite(last)]
+    return len(last) >= parameters.least_engines and bool(np.ptp(last) <= parameters.together)
 
 
 def _held_small(window: Window, parameters: GatewaysParameters, of_queues: QueuesParameters) -> Iterator[Finding]:

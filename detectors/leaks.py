@@ -98,7 +98,7 @@ def _unexplained(window: Window, parameters: LeaksParameters, usage: Floats, fre
             window,
             row,
             window.now - seconds,
-            0.5,
+            0.6,
             f"KV cache {mean[row] * 100:.0f} % full, {least[row] * 100:.0f} % more than its running requests explain by the "
             f"measure of its peers, whose requests are as long, in every part of the last {seconds:.0f} s",
             float(least[row]),
@@ -110,17 +110,11 @@ def _unexplained(window: Window, parameters: LeaksParameters, usage: Floats, fre
 
 def _alike(window: Window, parameters: LeaksParameters) -> Bools:
     """Whether an engine's requests are no longer than its peers': those admitted, and the longest tenth of the finished."""
-    groups = window.topology.peer_group
-    admitted = window.histograms.get("engine.ttft")
-    counts = np.full(window.rows, np.nan)
-    if admitted is not None:
-        grown = window.histogram_increments("engine.ttft")[0]
-        counts = np.where(np.isnan(grown), 0.0, grown).sum(axis=1)
+    groups, span = window.topology.peer_group, parameters.kv_busy_over
+    admitted = window.histogram_increments("engine.ttft")[0][:, window.times > window.now - span]
+    count = np.where(np.isnan(admitted), 0.0, admitted).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        prompt = np.where(
-            counts > 0, window.increase("engine.prompt_tokens", window.now - window.times[0] + 1.0) / counts, np.nan
-        )
-    span = window.now - window.times[0] + 1.0
+        prompt = np.where(count > 0, window.increase("engine.prompt_tokens", span) / count, np.nan)
     alike = np.ones(window.rows, dtype=np.bool_)
     for lengths in (
         prompt,

@@ -80,7 +80,7 @@ def _health(
     of_starts: StartsParameters,
     revision: Floats,
 ) -> _Health:
-    lately = window.times > window.now - parameters.over
+    warm = _up_for(window, parameters.warm_up) & (window.times > window.now - parameters.over)
     before = revision < last_present(revision)[:, -1:]
     first, between = histogram_steps(window, "engine.ttft"), histogram_steps(window, "engine.inter_token")
     share, _ = outputs.length_shares(window, of_outputs)
@@ -89,8 +89,8 @@ def _health(
         down=_down(window, parameters, of_starts),
         corrupt=outputs.corrupted(window, of_outputs)[1],
         length_share=share,
-        first_token=_mean(first, lately[None, :] & _warm(window, parameters), parameters.least),
-        between=_mean(between, lately[None, :] & _warm(window, parameters), parameters.least),
+        first_token=_mean(first, warm, parameters.least),
+        between=_mean(between, warm, parameters.least),
         before_first=_mean(first, before, parameters.least),
         before_between=_mean(between, before, parameters.least),
     )
@@ -103,24 +103,30 @@ def _mean(steps: tuple[Floats, Floats], chosen: Bools, least: float) -> Floats:
         return np.where(counts >= max(1.0, least), sums / counts, np.nan)
 
 
-def _warm(window: Window, parameters: RolloutsParameters) -> Bools:
-    """Samples taken after each engine's first minutes, in which kernels of unseen shapes compile. (engines, times)."""
+def _up_for(window: Window, seconds: float) -> Bools:
+    """Samples taken when each engine had been up, with the same process, for so long. (engines, times)."""
     up = window.values("scrape.up")
     down_at = np.where(up == 0, window.times, -np.inf)
     np.maximum.accumulate(down_at, axis=1, out=down_at)
     began = last_present(window.values("engine.process_start"))
-    with np.errstate(invalid="ignore"):
-        return ~(window.times[None, :] < np.fmax(down_at, began) + parameters.warm_up)
+    return np.asarray(~(window.times[None, :] < np.fmax(down_at, began) + seconds))
 
 
 def _failing(window: Window, parameters: RolloutsParameters) -> Bools:
-    failed = np.zeros(window.rows)
-    for result in ("connection", "http_5xx", "timeout"):
-        failed += np.nan_to_num(window.increase(f"door.finished.{result}", parameters.over))
-    whole = window.increase("door.finished.ok", parameters.over)
+    """Whether much fails once an engine is up: what a restart breaks belongs to the restart."""
+    revision = last_present(window.values(REVISION))
+    counted = _up_for(window, parameters.settle) & (window.times > window.now - parameters.over)
+    counted &= revision == revision[:, -1:]
+    failed = sum(_during(window, result, counted) for result in ("connection", "http_5xx", "timeout"))
+    whole = _during(window, "ok", counted)
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = failed / (failed + np.nan_to_num(whole))
-        return np.asarray((failed >= parameters.failing_least) & (share >= parameters.failing_share))
+        return np.asarray((failed >= parameters.failing_least) & (failed / (failed + whole) >= parameters.failing_share))
+
+
+def _during(window: Window, result: str, counted: Bools) -> Floats:
+    """How many requests ended so in the samples `counted`. (engines,); 0 where the door tells nothing."""
+    grown = window.increments(f"door.finished.{result}")
+    return np.asarray(np.where(counted & ~np.isnan(grown), grown, 0.0).sum(axis=1), dtype=np.float64)
 
 
 def _down(window: Window, parameters: RolloutsParameters, of_starts: StartsParameters) -> Bools:

@@ -76,6 +76,7 @@ class RolloutsParameters(Strict):
 
     over: Seconds
     warm_up: Seconds
+    settle: Seconds
     least: Count
     least_engines: Count
     share: Share
@@ -104,6 +105,7 @@ class GatewaysParameters(Strict):
     starved_over: Seconds
     expected_least: Amount
     expected_alone: Amount
+    together: Seconds
     queue_share: Share
 
 

@@ -59,6 +59,7 @@ def closed_queue(seconds: float = 20.0) -> Fleet:
     fleet.running = fleet._full(3.0)
     fleet.running[1, lately] = 0.0
     fleet.waiting[1, lately] = np.arange(1, fleet.waiting[1, lately].size + 1) * 2.0
+    fleet.arrivals[1, lately] = 0.0  # nothing is worked on, so nothing steps
     return fleet
 
 
@@ -391,10 +392,20 @@ def test_a_rollout_that_is_not_at_fault_is_not_blamed(new: list[int], sick: list
     assert "m-0" not in shown(findings(fleet.window()))
 
 
-def test_the_first_minute_of_new_engines_may_be_slow(findings: Find) -> None:
+def test_the_first_requests_of_new_engines_may_be_slow(findings: Find) -> None:
+    fleet = rollout([0, 1, 2], ago=60.0)
+    compiling = slice(-30, -18)
+    fleet.itl[:3, compiling] *= 4.0
+    fleet.ttft[:3, compiling] *= 10.0
+    assert "m-0" not in shown(findings(fleet.window()))
+
+
+def test_what_the_restarts_of_an_upgrade_break_is_not_the_revisions(findings: Find) -> None:
     fleet = rollout([0, 1, 2], ago=50.0)
-    fleet.itl[:3, fleet.last(50)] *= 4.0
-    fleet.ttft[:3, fleet.last(50)] *= 10.0
+    fleet.up[:3, fleet.last(50)] = 0.0
+    fleet.took[:3, fleet.last(50)] = 0.001
+    fleet.up[:3, fleet.last(20)] = 1.0
+    fleet.broken[:3, slice(-27, -24)] = 1.0
     assert "m-0" not in shown(findings(fleet.window()))
 
 
@@ -439,6 +450,16 @@ def forgotten(*, queued: bool, drained: bool = False) -> Window:
     gate[3] = float(drained)
     fleet.changed["door.drained"] = gate
     return fleet.window()
+
+
+def test_several_engines_that_stop_getting_anything_at_once_are_forgotten_though_nobody_queues(findings: Find) -> None:
+    for rows, told in (([2, 3], True), ([3], False)):
+        fleet = Fleet(engines=6)
+        fleet.running = fleet._full(4.0)
+        for row in rows:
+            fleet.arrivals[row, fleet.last(140)] = 0.0
+            fleet.running[row, fleet.last(138)] = 0.0
+        assert (Symptom.DOOR_STARVES in {one.symptom for one in findings(fleet.window())}) is told
 
 
 def test_an_engine_that_the_door_forgot_while_others_queue_is_told_of_the_door(findings: Find) -> None:
