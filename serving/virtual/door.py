@@ -80,6 +80,23 @@ class Door:
         self.answered += len(rows)
         self._failures[rows] = 0.0
 
+    def straight(self, requests: Requests, refused: Bools, listening: Bools) -> Requests:
+        """Send each request to the engine it names, with no choice and no second try; returns those that reach a core.
+
+        `refused`: those that the engine's API answers as the client's mistake.
+        """
+        there = listening[requests.rows]
+        self.measures.count("door.started", requests.rows)
+        self.measures.count("door.finished.connection", requests.rows[~there])
+        self.measures.count("door.finished.http_4xx", requests.rows[there & refused])
+        self.failed += float((~there).sum())
+        return requests.part(there & ~refused)
+
+    def gave_up(self, rows: Rows) -> None:
+        """Requests whose time limit passed."""
+        self.measures.count("door.finished.timeout", rows)
+        self.failed += len(rows)
+
     def lost(self, rows: Rows, counts: Floats) -> None:
         """Connections that broke: users saw them fail."""
         self.measures.counters["door.finished.connection"][rows] += counts

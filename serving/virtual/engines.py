@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.virtual.intervals import covered
 from serving.virtual.measures import ENGINE_COUNTERS, ENGINE_HISTOGRAMS, Measures
 from serving.virtual.pauses import Pauses
 from serving.virtual.plan import FleetPlan
@@ -45,9 +46,9 @@ class Slots:
         values = {field.name: np.zeros(shape) for field in fields(cls) if field.name not in {"busy", "first"}}
         return cls(busy=np.zeros(shape, dtype=np.bool_), first=np.full(shape, np.nan), **values)
 
-    def context(self) -> Floats:
-        """Tokens that each request holds in the KV cache."""
-        return np.where(self.busy, self.prompt - self.unread + self.made, 0.0)
+    def context(self, block: Floats) -> Floats:
+        """Tokens that each request holds in the KV cache, in whole blocks of `block` tokens, (engines, 1)."""
+        return np.where(self.busy, np.ceil((self.prompt - self.unread + self.made) / block) * block, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class Engines:
         self._budget = np.array([model.batch_tokens for model in models])
         self._admitted = 0
         self.kv_tokens = np.array([model.kv_tokens for model in models])
+        self._block = np.array([model.block_tokens for model in models])[:, None]
         self.halted = np.zeros(rows, dtype=np.bool_)  # the core or a worker stands still
         self.held = np.zeros(rows, dtype=np.bool_)  # admits nobody, though there is room
         self.slow = np.ones(rows)  # a step takes so many times as long, by whatever cause, hardware left out
@@ -132,6 +134,17 @@ class Engines:
         self.measures.count("engine.finished.abort", everybody)
         return np.asarray(everybody)
 
+    def abandon(self, rows: Rows, arrived: Floats, alive: Bools) -> Rows:
+        """Let go of the requests of `rows` that came at `arrived`, if they are still inside; a row for each that was."""
+        slots = self.slots
+        inside = slots.busy[rows] & (slots.arrived[rows] == arrived[:, None])
+        which, at = np.nonzero(inside)
+        slots.busy[rows[which], at] = False
+        gone = np.concatenate([rows[which], self.queues.drop(rows, arrived)])
+        self.measures.count("engine.finished.abort", gone)
+        self._tell(alive & ~self.halted)
+        return np.asarray(gone)
+
     def restart(self, rows: Rows) -> None:
         """A new process: nothing inside, all counters at zero, and whatever was wrong with the old one gone."""
         self.drop(rows)
@@ -149,8 +162,9 @@ class Engines:
     def _admit(self, now: float, able: Bools, usable: Floats, per_prefill: Floats) -> None:
         slots, queues = self.slots, self.queues
         count = slots.busy.sum(axis=1)
-        held = slots.context().sum(axis=1)
+        held = slots.context(self._block).sum(axis=1)
         unread = np.where(slots.busy, slots.unread, 0.0).sum(axis=1)
+        block = self._block[:, 0]
         reads = self._budget + usable / (per_prefill + self._base / self._budget)
         for _ in range(MOST_ROUNDS):
             room = able & (queues.size > 0) & (count < np.minimum(self.most_running, slots.busy.shape[1])) & (unread < reads)
@@ -158,7 +172,8 @@ class Engines:
             if len(rows) == 0:
                 return
             head = queues.heads(rows)
-            fits = held[rows] + unread[rows] + head.prompt + self.leaked[rows] <= self.kv_tokens[rows]
+            wants = np.ceil((unread[rows] + head.prompt) / block[rows]) * block[rows]
+            fits = held[rows] + wants + self.leaked[rows] <= self.kv_tokens[rows]
             rows, head = rows[fits], head.part(fits)
             if len(rows) == 0:
                 return
@@ -211,6 +226,10 @@ class Engines:
         slots.left -= gain
         slots.made += gain
         made = gain.sum(axis=1)
+        idle = np.flatnonzero(works & ~short & ~(decoding & (slots.left > NOTHING_LEFT)).any(axis=1))
+        spent = self._busy_for(now, dt, idle, gain[idle] * pace[idle, None], done[idle]) * (usable / dt)[idle]
+        most = (chunks * part)[idle] + np.maximum(spent - reads_for[idle], 0.0) / after[idle]
+        steps[idle] = np.minimum(steps[idle], most)
         measures.add("engine.steps", np.where(usable > 0, steps, 0.0))
         measures.add("engine.step_tokens", read + made)
         measures.add("engine.prompt_tokens", read)
@@ -220,6 +239,16 @@ class Engines:
         with np.errstate(invalid="ignore", divide="ignore"):
             self.busy_share = np.where(works, 1.0, 0.0) * (usable / dt)
         return self._finish(now, dt, gain, pace)
+
+    def _busy_for(self, now: float, dt: float, engines: Rows, lasts: Floats, began: Bools) -> Floats:
+        """Seconds of the tick in which each of `engines`, all of whose requests ended in it, had something to do.
+
+        `lasts` (engines, slots): how long each request made tokens; `began`: whether it was read in this tick.
+        """
+        slots = self.slots
+        starts = np.where(began, np.clip(slots.arrived[engines] - now, 0.0, dt), 0.0)
+        ends = np.where(began, slots.first[engines] - now, 0.0) + lasts
+        return covered(starts, np.minimum(ends, dt))
 
     def _read_in_order(self, rows: Rows, unread: Floats, read: Floats, done: Bools) -> None:
         """Where not all prompts can be read, those admitted first are; `done` is set for those read to their end."""
@@ -291,7 +320,7 @@ class Engines:
     def _make_room(self) -> None:
         """Preempt the latest admitted while a KV cache is over its end: they are read again from the head of the queue."""
         slots = self.slots
-        context = slots.context()
+        context = slots.context(self._block)
         over = context.sum(axis=1) + self.leaked - self.kv_tokens
         while True:
             rows = np.flatnonzero((over > 0) & (slots.busy.sum(axis=1) > 1))
@@ -309,7 +338,7 @@ class Engines:
         """Write the gauges of the engines that step; the others' keep what they said last."""
         slots = self.slots
         waiting = self.queues.size.astype(np.float64)
-        usage = np.clip((slots.context().sum(axis=1) + self.leaked) / self.kv_tokens, 0.0, 1.0)
+        usage = np.clip((slots.context(self._block).sum(axis=1) + self.leaked) / self.kv_tokens, 0.0, 1.0)
         for gauge, value in (
             (self.running, slots.busy.sum(axis=1)),
             (self.waiting, waiting),

@@ -107,6 +107,10 @@ class VirtualFleet:
             self.engines.halted[self.plan.gpu_engine[self.hardware.wedged]] = True
         routed = self.door.route(now, self.users.arrivals(now, dt), self.engines.in_flight(), self.listening())
         self.engines.take(routed)
+        if self.users.recorded is not None:
+            given, refused = self.users.recorded.arriving(now + dt)
+            self.engines.take(self.door.straight(given, refused, self.listening()))
+            self._leave(now + dt / 2)  # who leaves in the first half of a tick gets nothing of it, others all of it
         flooding = self.users.flooding(now, dt)
         if len(flooding.rows):
             self.engines.take(flooding.part(self.processes.up[flooding.rows]))
@@ -115,6 +119,7 @@ class VirtualFleet:
         self.experts.tick(np.maximum(self.engines.measures.counters["engine.step_tokens"] - before, 0.0), dt)
         self.hardware.tick(dt, self.engines.busy_share, self.processes.up | self.processes.starting)
         self._impatient(now)
+        self._leave(now + dt)
 
     def _processes(self, now: float, dt: float) -> None:
         there = self.hardware.runs()
@@ -127,6 +132,13 @@ class VirtualFleet:
         _, ended = self.processes.tick(now, dt, there & ~full)
         if len(ended):
             self.door.lost(ended, self.engines.drop(ended))
+
+    def _leave(self, until: float) -> None:
+        """Clients of given requests who give up before `until`."""
+        if self.users.recorded is not None:
+            leaving = self.users.recorded.leaving(until)
+            able = self.processes.up & ~self.processes.silent
+            self.door.gave_up(self.engines.abandon(leaving.rows, leaving.arrived, able))
 
     def _impatient(self, now: float) -> None:
         shortest = float(self.patience.min())

@@ -22,8 +22,9 @@ class ModelPlan:
     """A model and its replicas.
 
     `rps` is the usual rate of requests an engine. `experts`: how many experts its layers route to; 0 for a dense model.
-    The other figures are those of a step (see serving.simulator.timing) and of the KV cache, in the size of an 8-billion
-    model on one current data-centre GPU: 20,000 prompt tokens a second, 20 ms a decode step.
+    The other figures are those of a step (see serving.simulator.timing) and of the KV cache, which is given out in blocks of
+    `block_tokens`, in the size of an 8-billion model on one current data-centre GPU: 20,000 prompt tokens a second, 20 ms a
+    decode step.
     """
 
     name: str = "llama"
@@ -36,6 +37,7 @@ class ModelPlan:
     per_prefill_token: float = 0.00005
     per_decode_sequence: float = 0.0002
     kv_tokens: float = 60_000.0
+    block_tokens: float = 16.0
     batch_tokens: float = 8_192.0
     start_seconds: float = 60.0
 

@@ -69,6 +69,18 @@ class Queues:
         """Empty the queues of `rows`."""
         self.size[rows] = 0
 
+    def drop(self, rows: Rows, arrived: Floats) -> Rows:
+        """Take away those of `rows` that came at exactly `arrived`, wherever they stand; a row for each that was there."""
+        gone: list[int] = []
+        for row in np.unique(rows[self.size[rows] > 0]).tolist():
+            at = (self._head[row] + np.arange(self.size[row])) % LONGEST
+            keeps = ~np.isin(self._kept["arrived"][row, at], arrived[rows == row])
+            gone.extend([row] * int((~keeps).sum()))
+            for ring in self._kept.values():
+                ring[row, at[: int(keeps.sum())]] = ring[row, at[keeps]]
+            self.size[row] = int(keeps.sum())
+        return np.array(gone, dtype=np.intp)
+
     def drop_before(self, before: float, only: Bools) -> Rows:
         """Take away those that came before `before` in the queues `only`, from the head on; a row for each."""
         gone: list[Rows] = []

@@ -11,6 +11,7 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.virtual.given import GivenRequests
 from serving.virtual.plan import FleetPlan
 from serving.virtual.queues import Requests
 
@@ -77,6 +78,7 @@ class Users:
     endless_share: Floats = field(init=False)  # of answers that go on for endless_tokens
     endless_tokens: Floats = field(init=False)
     floods: dict[str, Flood] = field(default_factory=dict)
+    recorded: GivenRequests | None = None  # requests as somebody wrote them down, beside those that are drawn
 
     def __post_init__(self) -> None:
         models = len(self.plan.models)
