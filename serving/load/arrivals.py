@@ -12,6 +12,9 @@ from serving.load.patterns import Pattern
 # Printable bytes of byte-level vocabularies: any tokenizer has these ids, and none of them is a special token.
 _FIRST_ID, _LAST_ID = 32, 250
 
+# Prompts that repeat one token begin with some of their own: with equal beginnings a prefix cache would answer them.
+_OWN_START = 2
+
 MOST_RPS = 10_000.0
 MOST_SECONDS = 30 * 86_400.0
 
@@ -82,8 +85,9 @@ def arrivals(plan: LoadPlan) -> Iterator[Arrival]:
             return
         wanted = plan.prompt_tokens or plan.pattern.prompt.draw(rng)
         output = plan.output_tokens or plan.pattern.output.draw(rng)
-        mixed = rng.choices(range(_FIRST_ID, _LAST_ID), k=wanted) if repeated is None else [repeated] * wanted
-        prompt = tuple(mixed)
+        prompt = tuple(rng.choices(range(_FIRST_ID, _LAST_ID), k=wanted if repeated is None else min(wanted, _OWN_START)))
+        if repeated is not None:
+            prompt += (repeated,) * (wanted - len(prompt))
         yield Arrival(now, prompt, output)
 
 

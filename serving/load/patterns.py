@@ -28,7 +28,8 @@ class Pattern:
 
     `rps` and `seconds` are what is used unless told otherwise; `factor` multiplies the rate. `give_up_s`: each client leaves
     so long after it asked, answered or not. `leave_together`: when arrivals end, every client still waiting leaves at once
-    (otherwise they wait for their answers). `one_token`: every prompt repeats one token, the same in all.
+    (otherwise they wait for their answers). `one_token`: every prompt repeats one token, the same in all, after a short
+    beginning of its own.
     """
 
     name: str
