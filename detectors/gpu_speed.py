@@ -43,6 +43,8 @@ class _Seen:
         self.clock = self._busy_median("gpu.sm_clock")
         self.power = self._busy_median("gpu.power")
         self.util = row_mean(table.values("gpu.util", parameters.over))
+        active = row_mean(table.values("gpu.memory_activity", parameters.over))
+        self.work = np.where(np.isnan(active), self.util, active)  # with pauses between steps a GPU draws less and does less
         self.bad, self.bits = self._reasons(_BAD)
         self.capped, _ = self._reasons(SOFTWARE_CAP | IDLE)
         self.slowness = self.rows.of_engine(self._slowness())
@@ -79,11 +81,11 @@ def _held_back(seen: _Seen) -> list[Finding]:
     p = seen.parameters
     clocks, powers = seen.beside(seen.clock), seen.beside(seen.power)
     with np.errstate(invalid="ignore", divide="ignore"):
-        clock, power, util = seen.clock / clocks, seen.power / powers, seen.util / seen.beside(seen.util)
+        clock, power, work = seen.clock / clocks, seen.power / powers, seen.work / seen.beside(seen.work)
     slower = seen.slowness >= p.slower
     throttled = (seen.bad >= p.share) & ((clock <= p.clock_far) | ((clock <= p.clock) & slower))
     low = ~throttled & (clock <= p.clock) & slower & (seen.bad < p.share) & (seen.capped < p.share)
-    weak = (power <= p.power) & (util >= p.util) & (seen.slowness >= p.slower_weak) & _steps(seen) & (seen.capped < p.share)
+    weak = (power <= p.power) & (work >= p.work) & (seen.slowness >= p.slower_weak) & _steps(seen) & (seen.capped < p.share)
     findings = []
     for row in np.flatnonzero(throttled | low | (weak & ~throttled & ~low)):
         if throttled[row] or low[row]:

@@ -30,7 +30,7 @@ class GpuSpeedParameters(Strict):
     clock: Share
     clock_far: Share
     power: Share
-    util: Share
+    work: Share
     slower: Ratio
     slower_weak: Ratio
     memory_over: Seconds

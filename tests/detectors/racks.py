@@ -21,6 +21,7 @@ HEALTHY_GPU = {
     "gpu.sm_clock": 1980.0,
     "gpu.power": 600.0,
     "gpu.util": 0.9,
+    "gpu.memory_activity": 0.5,
     "gpu.throttle_reasons": 0.0,
     "gpu.memory_used": 72 * GB,
     "gpu.memory_own": 71.5 * GB,

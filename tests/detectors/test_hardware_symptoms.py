@@ -190,6 +190,14 @@ def test_low_power_counts_where_its_engine_is_slower_and_steps(seen: Seen) -> No
     assert hardware(seen, racks) == {}
 
 
+def test_low_power_of_a_gpu_that_waits_for_its_engine_between_steps_is_no_fault_of_it(seen: Seen) -> None:
+    racks = Racks()
+    racks.gpus["gpu.power"][4, racks.last(100)] = 300.0
+    racks.gpus["gpu.memory_activity"][4, racks.last(100)] = 0.3
+    racks.fleet.itl[4, racks.last(100)] *= 1.5
+    assert hardware(seen, racks) == {}
+
+
 def test_an_idle_gpu_rests(seen: Seen) -> None:
     racks = Racks()
     racks.gpus["gpu.util"][4, :], racks.gpus["gpu.sm_clock"][4, :], racks.gpus["gpu.power"][4, :] = 0.0, 345.0, 90.0
