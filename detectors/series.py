@@ -103,7 +103,9 @@ def _jumped(window: Window, parameters: SeriesParameters) -> tuple[Bools, Floats
         before[:, 1:] = last_present(values)[:, :-1]
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.where(before >= parameters.counted_least, values / before, np.nan)
-            at_once += (ratio >= 2.0 - parameters.jump_within) & (ratio <= 2.0 + parameters.jump_within)
+            usual = before - np.pad(before, ((0, 0), (1, 0)), constant_values=np.nan)[:, :-1]
+            steep = values - before >= parameters.jump_steep * usual  # a young counter doubles by growing as ever
+            at_once += steep & (ratio >= 2.0 - parameters.jump_within) & (ratio <= 2.0 + parameters.jump_within)
             halved = (ratio >= 0.5 - parameters.jump_within / 4) & (ratio <= 0.5 + parameters.jump_within / 4)
         known += ~np.isnan(ratio)
         at_once -= halved  # the second scrape ended again

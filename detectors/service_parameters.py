@@ -121,5 +121,6 @@ class SeriesParameters(Strict):
     counted_least: Amount
     counters_least: Count
     jump_within: Share
+    jump_steep: Ratio
     finished_least: Count
     twice_within: Share

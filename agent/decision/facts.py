@@ -129,16 +129,26 @@ def _of_engines(
     ups = [latest(state, "scrape.up", engine, since, at) for engine in engines]
     known: dict[str, Callable[[], Fact]] = {
         "target_state": lambda: str(max((state.standing[engine.name] for engine in engines), key=_WORSE.index)),
-        "healthy_peers": lambda: float(min(len(_healthy(_others(e, engines, state), state)) for e in engines)),
-        "total_peers": lambda: float(min(len(_others(engine, engines, state)) for engine in engines)),
+        "healthy_peers": lambda: float(min(len(_healthy(peers, state)) for peers in _others(engines, state).values())),
+        "total_peers": lambda: float(min(map(len, _others(engines, state).values()))),
         "signal": lambda: OnDemand(_signals(engines, target, state, since, at)),
     }
     return known if np.isnan(ups).any() else known | {"ready": lambda: min(ups) >= 1.0}
 
 
-def _others(engine: Entity, engines: tuple[Entity, ...], state: FleetState) -> list[Entity]:
-    """The peers of an engine that are not of the same target."""
-    return [peer for peer in state.topology.peers(engine) if peer not in engines]
+def _others(engines: tuple[Entity, ...], state: FleetState) -> dict[int, list[Entity]]:
+    """The peers of a target's engines that are not of it themselves, by the number of their group (Topology.peer_group)."""
+    topology, inside = state.topology, frozenset(engines)
+    of_engines = {_group(engine, state) for engine in engines}
+    found: dict[int, list[Entity]] = {group: [] for group in of_engines}
+    for engine, group in zip(topology.engines, topology.peer_group.tolist(), strict=True):
+        if group in of_engines and engine not in inside:
+            found[group].append(engine)
+    return found
+
+
+def _group(engine: Entity, state: FleetState) -> int:
+    return int(state.topology.peer_group[state.topology.row_of[engine.name]])
 
 
 def _signals(
@@ -177,7 +187,10 @@ def _of_users(engines: tuple[Entity, ...], state: FleetState, span: Span) -> dic
     """How users of the target's engines are served; of several that are in rotation, as the worst of them serves."""
     rows, window = state.topology.row_of, state.window
     judged = [e for e in engines if state.standing[e.name] is not Standing.DRAINED] or list(engines)
-    peers = {e: [rows[peer.name] for peer in _healthy(_others(e, engines, state), state)] for e in judged}
+    healthy = {
+        group: [rows[peer.name] for peer in _healthy(others, state)] for group, others in _others(engines, state).items()
+    }
+    peers = {e: healthy[_group(e, state)] for e in judged}
     promised = {e: state.policy.objectives_for(state.topology.facts(e).model) for e in judged}
 
     def measured(name: str) -> float:
