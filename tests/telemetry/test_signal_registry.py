@@ -2,6 +2,7 @@
 
 import pytest
 
+from serving.telemetry.prometheus import Queries
 from serving.telemetry.registry import Combine, Job, Registry, SignalKind, parse_registry
 from serving.yaml_file import FileError
 
@@ -25,10 +26,18 @@ def test_the_exposition_names_wanted_are_those_of_the_job(registry: Registry) ->
 
 def test_every_signal_wanted_of_an_engine_is_exposed_by_a_recorded_one(registry: Registry, exposition: str) -> None:
     exposed = {line.split("{")[0].split(" ")[0] for line in exposition.splitlines() if not line.startswith("#")}
-    unknown = {name for name, spec in registry.of_job(Job.ENGINE).items() if not exposed & set(spec.exposed)} - {
+    wanted = {name: spec for name, spec in registry.of_job(Job.ENGINE).items() if not spec.optional}
+    unknown = {name for name, spec in wanted.items() if not exposed & set(spec.exposed)} - {
         "engine.rejected"
     }  # exposed only where an admission limit is set
     assert not unknown
+
+
+def test_neither_a_scrape_nor_a_prometheus_is_asked_for_what_an_orchestrator_tells(registry: Registry) -> None:
+    told = registry.wanted(Job.ORCHESTRATOR)
+    assert "container_memory_working_set_bytes" in told
+    assert not told & registry.wanted(Job.ENGINE, Job.DOOR, Job.SCRAPE)
+    assert not any(name in query for name in told for query in Queries.of(registry, {}).in_order)
 
 
 def test_defaults_are_an_engines_signal_combined_by_sum() -> None:
