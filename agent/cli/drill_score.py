@@ -31,7 +31,7 @@ DONE, WORSE = 0, 1
 
 def score(
     suite: Annotated[
-        str, typer.Option(help="Which trials: `quick` (minutes) or `full` (2,000 of each kind with 20 seeds).")
+        str, typer.Option(help="Which trials: `quick` (minutes) or `full` (100 with faults and 100 with decoys a seed).")
     ],
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; each makes one set of trials.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
