@@ -71,6 +71,7 @@ class PausesParameters(Strict):
     block: Seconds
     share_each: Share
     ratio_each: Ratio
+    young: Seconds
     gap: Seconds
     gap_ratio: Ratio
     share: Share

@@ -26,6 +26,8 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
     typical = window.quantile("engine.inter_token", 0.5, parameters.over)
     bucket = np.searchsorted(matrix.bounds, np.fmax(parameters.gap, parameters.gap_ratio * np.nan_to_num(typical)))
     gaps = _gaps(window, matrix, np.minimum(bucket, len(matrix.bounds) - 2))
+    began = window.latest("engine.process_start", np.inf)
+    gaps[window.times < (began + parameters.young)[:, None]] = np.nan
     lately = window.times > window.now - parameters.over
     seen = (~np.isnan(gaps[:, lately])).sum(axis=1)
     share = np.where(seen >= parameters.least_readings, row_mean(gaps[:, lately]), np.nan)

@@ -2,7 +2,8 @@
 
 A rename leaves the targets up and their other series fresh (kubernetes-sigs/gateway-api-inference-extension#1905): nothing
 is wrong with the engines, and absent is not idle. A target scraped by two jobs (kubernetes-sigs/inference-perf#249) has all
-of its counters jump to twice their value in one reading, and then differ from the front door's by a factor of two.
+of its counters jump to twice their value in one reading. That an engine then counts twice what the front door counts tells
+nothing: requests that come to it past the door look the same.
 """
 
 from collections.abc import Iterator
@@ -12,15 +13,14 @@ import numpy as np
 from detectors.blindness import scraper
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.service_parameters import SeriesParameters
-from detectors.statistics import Bools, Floats, block_ratio, own_past
+from detectors.statistics import Bools, Floats
 from serving.telemetry.counters import last_present
 from serving.telemetry.window import Window
 
 NEEDS: frozenset[str] = frozenset()
-HELPED_BY = frozenset({"scrape.up", "engine.steps", "engine.generation_tokens", "engine.prompt_tokens", "door.finished.ok"})
+HELPED_BY = frozenset({"scrape.up", "engine.steps", "engine.generation_tokens", "engine.prompt_tokens"})
 
 COUNTED = ("engine.steps", "engine.step_tokens", "engine.prompt_tokens", "engine.generation_tokens")
-FINISHED = ("engine.finished.stop", "engine.finished.length")
 FROM_OUTSIDE = frozenset(
     {
         "engine.revision",
@@ -79,16 +79,16 @@ def _histogram_age(window: Window, name: str) -> Floats:
 
 
 def _doubled(window: Window, parameters: SeriesParameters) -> Iterator[Finding]:
-    jumped, at = _jumped(window, parameters)
-    twice = _twice_the_door(window, parameters)
-    found = jumped | twice
+    found, at = _jumped(window, parameters)
     if not found.any():
         return
-    since = float(np.min(np.where(jumped, at, window.now - parameters.over)[found]))
+    since = float(np.min(at[found]))
     names = [window.topology.engines[row].name for row in np.flatnonzero(found)]
-    how = "jumped to twice their value in one reading" if jumped.any() else "count twice what the front door counts"
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""  # noqa: PLR2004 - so many are named
-    says = f"the counters of {', '.join(names[:3])}{more} {how}: scraped twice, or under two sets of labels"
+    says = (
+        f"the counters of {', '.join(names[:3])}{more} jumped to twice their value in one reading: scraped twice, or under "
+        "two sets of labels"
+    )
     evidence = (Evidence("engine.steps", says, float(len(names)), expected=0.0, unit="engines"),)
     yield Finding(Symptom.SERIES_DOUBLED, scraper(window), since, 0.8, evidence)
 
@@ -113,23 +113,3 @@ def _jumped(window: Window, parameters: SeriesParameters) -> tuple[Bools, Floats
     last = np.where(needed, np.arange(len(window.times)), -1).max(axis=1, initial=-1)
     rows = np.arange(window.rows)
     return (last >= 0) & (at_once[rows, last] > 0), np.where(last >= 0, window.times[last], np.nan)
-
-
-def _twice_the_door(window: Window, parameters: SeriesParameters) -> Bools:
-    """Engines that finish twice as much as the door has from them, and did not before; their peers do not. (engines,)."""
-    own = np.zeros((window.rows, len(window.times)))
-    for name in FINISHED:
-        own = own + window.increments(name)
-    ratio = block_ratio(own, window.increments("door.finished.ok"), window.times, window.now, parameters.over)
-    if ratio.shape[1] < 2:  # noqa: PLR2004 - one block has no past
-        return np.zeros(window.rows, dtype=np.bool_)
-    now, past = ratio[:, -1], own_past(ratio, 1, 1)
-    enough = window.increase("door.finished.ok", parameters.over) >= parameters.finished_least
-    with np.errstate(invalid="ignore"):
-        twice = enough & (np.abs(now - 2.0) <= parameters.twice_within) & (np.abs(past - 1.0) <= parameters.twice_within)
-        even = (
-            np.nanmean(np.where(enough & ~twice, np.abs(now - 1.0) <= parameters.twice_within, np.nan))
-            if twice.any()
-            else 1.0
-        )
-    return twice if even >= parameters.share or np.isnan(even) else np.zeros(window.rows, dtype=np.bool_)

@@ -122,5 +122,3 @@ class SeriesParameters(Strict):
     counters_least: Count
     jump_within: Share
     jump_steep: Ratio
-    finished_least: Count
-    twice_within: Share

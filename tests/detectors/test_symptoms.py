@@ -146,6 +146,13 @@ def test_pauses_again_and_again_are_gaps_between_steps(findings: Find) -> None:
     assert "200 ms" in found[0].evidence[0].says
 
 
+def test_pauses_of_an_engine_that_has_just_begun_are_no_habit(findings: Find) -> None:
+    fleet = Fleet()
+    fleet.start[3, :] = NOW - 80.0
+    fleet.gap_share[3, fleet.last(70)] = 0.02
+    assert Symptom.STEP_GAPS not in {one.symptom for one in findings(fleet.window())}
+
+
 def test_first_tokens_late_for_a_minute_are_raised_and_decoding_went_on(seen: Seen) -> None:
     fleet = Fleet()
     fleet.ttft[0, fleet.last(64)] = 0.9
