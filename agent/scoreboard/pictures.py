@@ -20,7 +20,9 @@ def draw(shown: Board, folder: Path) -> tuple[Path, ...]:
     try:
         import matplotlib as mpl  # noqa: PLC0415 - half a second and 60 MB that only pictures need
     except ImportError:
-        raise NoPicturesError("pictures need matplotlib: `pip install matplotlib`, then run it again") from None
+        raise NoPicturesError(
+            "pictures need matplotlib: `pip install matplotlib` (the extra `pictures`), then run it again"
+        ) from None
     mpl.use("svg")
     mpl.rcParams.update({"svg.hashsalt": "fleetwarden", "svg.fonttype": "none", "font.size": 9, "text.color": INK})
     rows = [row for row in shown.faults if row.drills][::-1]
