@@ -1,4 +1,4 @@
-"""Requests that are given one by one instead of drawn: when each came, for which engine, how long, when its client leaves."""
+"""Requests given one by one instead of drawn: when each came, for which engine, how long, and when its client leaves."""
 
 from dataclasses import dataclass, field
 
