@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from bounds import Bound, Bounds, load_bounds
-from pydantic import ValidationError
 from calibrate import Comparison, compare
+from pydantic import ValidationError
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 TABLE = load_bounds()
