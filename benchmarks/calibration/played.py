@@ -40,7 +40,7 @@ SEQUENCES, BATCH_TOKENS = 16, 2_048.0
 # The recorded engines shared two cores with each other and with strangers. In the first, healthy part of the recording
 # about a quarter of the time went by in gaps between tokens of more than 0.2 s, half a second long in the mean.
 NOISE_S, NOISE_EVERY_S = 0.6, 2.3
-# A collection over the live heap made gaps mostly between 1 and 2.5 s; `how` in events.json says how often.
+# A collection over the live heap made gaps mostly of 1 to 2.5 s; one every 4 s here, and "about every 3 s" in events.json.
 LEVERS: dict[str, tuple[str, dict[str, float]]] = {
     "engine_hang": ("engine-hang", {}),
     "worker_hang": ("worker-hang", {}),

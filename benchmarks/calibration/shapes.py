@@ -108,7 +108,7 @@ DOOR_QUANTILES = {"door ttft p50": 0.5, "door ttft p95": 0.95}
 def _spread(name: str) -> Callable[[Window, float], Floats]:
     def spread(window: Window, seconds: float) -> Floats:
         values = window.values(name, seconds)
-        return np.fmax.reduce(values, axis=1) - np.fmin.reduce(values, axis=1)
+        return np.asarray(np.fmax.reduce(values, axis=1) - np.fmin.reduce(values, axis=1))
 
     return spread
 
