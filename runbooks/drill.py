@@ -33,7 +33,7 @@ class FleetKind(StrEnum):
 class FleetNeeds(Strict):
     """Which fleets a drill can be run on: of these kinds, with at least (and at most) so many engines of one model."""
 
-    kinds: list[FleetKind] = Field(default=[FleetKind.SIMULATED, FleetKind.VLLM], min_length=1)
+    kinds: list[FleetKind] = Field(default=list(FleetKind), min_length=1)
     engines: Few = 2
     engines_at_most: Few | None = None
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from runbooks.conditions import ConditionError, did_you_mean
-from runbooks.drill import DOOR, NOTHING, ON_TARGET, Drill, FaultOrder, FleetKind
+from runbooks.drill import ANY, BUSIEST, DOOR, NOTHING, ON_TARGET, Drill, FaultOrder, FleetKind
 from runbooks.drill_conditions import condition
 from serving.faults.catalogue import FaultUsageError, fault_named
 from serving.fleet.entity import EntityKind
+from serving.virtual.faults.naming import meant
 from serving.yaml_file import FileError, Problem, YamlFile, load_file
 
 SHIPPED = Path(__file__).parent / "drills"
@@ -29,8 +30,16 @@ def check_local(order: FaultOrder) -> None:
         raise FaultUsageError(f"{order.fault} breaks an engine; only loads go to the front door")
 
 
-LOCAL_CHECKS: Mapping[FleetKind, FaultCheck] = MappingProxyType(
-    {FleetKind.SIMULATED: check_local, FleetKind.VLLM: check_local}
+def check_virtual(order: FaultOrder) -> None:
+    """Whether a fleet in virtual time has this fault (serving.virtual.faults). Raises FaultUsageError."""
+    rule = order.target.removeprefix("any ").partition("/")[0]
+    kind = {ANY: EntityKind.ENGINE, BUSIEST: EntityKind.ENGINE, DOOR: EntityKind.GATEWAY}.get(order.target)
+    if kind is not None or rule in set(EntityKind):  # of what is no kind at all, something else is said
+        meant(order.fault, order.parameters, kind or EntityKind(rule))
+
+
+CHECKS: Mapping[FleetKind, FaultCheck] = MappingProxyType(
+    {FleetKind.SIMULATED: check_local, FleetKind.VLLM: check_local, FleetKind.VIRTUAL: check_virtual}
 )
 
 
@@ -40,7 +49,7 @@ class Known:
 
     causes: frozenset[str]
     verbs: frozenset[str]
-    checks: Mapping[FleetKind, FaultCheck] = field(default_factory=lambda: LOCAL_CHECKS)
+    checks: Mapping[FleetKind, FaultCheck] = field(default_factory=lambda: CHECKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +119,12 @@ def _faults(drill: Drill, known: Known) -> Iterator[tuple[Place, str, object]]:
         named = order.target.startswith("any ") or "/" in order.target
         if named and kind not in kinds:
             yield ("faults", number, "target"), f"names no kind of entity{did_you_mean(kind, kinds)}", order.target
-        said: set[str] = set()
         for fleet in drill.fleet.kinds:
             try:
                 known.checks.get(fleet, _unchecked)(order)
             except FaultUsageError as refused:
-                if str(refused) not in said:
-                    yield ("faults", number, "fault"), str(refused), order.fault
-                said.add(str(refused))
+                yield ("faults", number, "fault"), str(refused), order.fault
+                break  # other kinds of fleet would mostly say the same in other words
 
 
 def _unchecked(_order: FaultOrder) -> None:

@@ -13,13 +13,22 @@ from typing import Annotated
 import typer
 
 from agent.cli.drill_files import export, import_experiment
-from agent.cli.drill_places import Directories, Which, directory_of, drills_of, find, fleet_of, store_of
+from agent.cli.drill_places import (
+    Directories,
+    Which,
+    directory_of,
+    drills_of,
+    every_verb,
+    find,
+    fleet_of,
+    store_of,
+    virtually,
+)
 from agent.cli.drill_schedule import schedule
 from agent.cli.drill_tables import aims_table, card_lines, drill_lines, drill_table, history_table
-from agent.cli.runbook import shipped_verbs
 from agent.cli.tables import StateDir, fail, print_all, print_json
 from agent.drill.card import Card, Verdict
-from agent.drill.local import LocalDrillFleet
+from agent.drill.fleet import DrillFleet
 from agent.drill.recovery import recover as undo_left
 from agent.drill.runner import Means, rehearse, run_drill
 from agent.drill.telling import tell_slack
@@ -84,7 +93,15 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be broken and whether it could; break nothing.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Draws the target where the drill leaves it open.")] = 0,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="On a fleet in virtual time, made for this run; nothing real is touched.")
+    ] = False,
+    engines: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="With --virtual: how many engines.", show_default="16, if it suits")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Draws the target where the drill leaves it open, and the fleet of --virtual.")
+    ] = 0,
     tell: Annotated[bool, typer.Option(help="Tell the warden's Slack channel the result, where it has one.")] = True,
     directories: Directories = None,
     state_dir: StateDir = None,
@@ -92,16 +109,20 @@ def run(
 ) -> None:
     """Run one drill: wait for a steady state, break, watch, undo whatever happens, and score.
 
+    With --virtual, minutes pass in seconds and every span told is in virtual time; people are not told of it.
+
     JSON: the scorecard (keys: agent.drill.card); progress goes to stderr then. With --dry-run: {drill, ready, why, aims}.
     Exit code: 0 passed, 1 failed, 2 bad input or nothing was broken, 3 aborted or interrupted.
     """
     drill = find(which, directories)
-    with fleet_of(state_dir) as fleet:
+    if engines is not None and not virtual:
+        fail("--engines is for a fleet in virtual time: add --virtual")
+    with virtually(drill, engines, seed) if virtual else fleet_of(state_dir) as fleet:
         if dry_run:
             _rehearsed(drill, fleet, seed, as_json=as_json)
         with ending_by_exception():
             card = _run(drill, fleet, state_dir, seed, as_json=as_json)
-    if tell and card.injected_at is not None:
+    if tell and not virtual and card.injected_at is not None:
         for problem in tell_slack(card, directory_of(state_dir), SystemClock()):
             typer.echo(f"not told: {problem}", err=True)
     _show(card, as_json=as_json)
@@ -154,8 +175,8 @@ def history(
         typer.echo("no drill was run here yet; `fleetwarden drill list` shows what there is")
 
 
-def _run(drill: Drill, fleet: LocalDrillFleet, state_dir: Path | None, seed: int, *, as_json: bool) -> Card:
-    means = Means(store_of(state_dir), shipped_verbs(), lambda line: typer.echo(line, err=as_json), undoing=deaf)
+def _run(drill: Drill, fleet: DrillFleet, state_dir: Path | None, seed: int, *, as_json: bool) -> Card:
+    means = Means(store_of(state_dir), every_verb(), lambda line: typer.echo(line, err=as_json), undoing=deaf)
     try:
         return run_drill(drill, fleet, means, seed)
     except (KeyboardInterrupt, SystemExit):
@@ -163,7 +184,7 @@ def _run(drill: Drill, fleet: LocalDrillFleet, state_dir: Path | None, seed: int
         raise typer.Exit(EXIT[Verdict.INTERRUPTED]) from None
 
 
-def _rehearsed(drill: Drill, fleet: LocalDrillFleet, seed: int, *, as_json: bool) -> None:
+def _rehearsed(drill: Drill, fleet: DrillFleet, seed: int, *, as_json: bool) -> None:
     aims, why = rehearse(drill, fleet, seed)
     if as_json:
         rows = [{"fault": a.order.fault, "target": str(a.target), "parameters": a.order.parameters} for a in aims]

@@ -2,15 +2,19 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from actuators.action import VerbSpec
+from actuators.binding import verbs_of
+from actuators.virtual import VirtualActuator
 from agent.cli.runbook import shipped_verbs
 from agent.cli.tables import fail
 from agent.diagnosis.catalogue import load_catalogue
-from agent.drill.fleet import DrillFleetError
+from agent.drill.fleet import DrillFleet, DrillFleetError
 from agent.drill.local import LocalDrillFleet
 from agent.drill.store import DrillBusyError, DrillStore
 from runbooks.conditions import did_you_mean
@@ -27,8 +31,8 @@ Directories = Annotated[
 
 
 def known() -> Known:
-    """What drills may speak of: the catalogue's causes and the shipped verbs."""
-    return Known(frozenset(load_catalogue().names), frozenset(shipped_verbs()))
+    """What drills may speak of: the catalogue's causes, and the verbs of every kind of fleet."""
+    return Known(frozenset(load_catalogue().names), frozenset(every_verb()))
 
 
 def drills_of(directories: list[Path] | None) -> Mapping[str, LoadedDrill]:
@@ -54,6 +58,25 @@ def directory_of(state_dir: Path | None) -> Path:
 def store_of(state_dir: Path | None) -> DrillStore:
     """What drills left there."""
     return DrillStore(directory_of(state_dir))
+
+
+def every_verb() -> Mapping[str, VerbSpec]:
+    """The verbs of every kind of fleet."""
+    return {**verbs_of(VirtualActuator), **shipped_verbs()}
+
+
+@contextmanager
+def virtually(drill: Drill, engines: int | None, seed: int) -> Iterator[DrillFleet]:
+    """A fleet in virtual time with so many engines (None: as suits the drill). Ends the command as `fleet_of` does."""
+    # Read here, for it brings a whole warden with it, and only this one option needs it.
+    from agent.drill.virtual import USUAL, VirtualDrillFleet  # noqa: PLC0415 - see above
+
+    most = drill.fleet.engines_at_most or USUAL.engines
+    count = engines or max(drill.fleet.engines, min(USUAL.engines, most))
+    try:
+        yield VirtualDrillFleet(replace(USUAL, engines=count, seed=seed))
+    except (DrillFleetError, DrillBusyError, RecordUnreadableError) as error:
+        fail(str(error))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from agent.drill.card import Card, IncidentRow, Verdict
 from agent.drill.gate import Aim
 from agent.report.layout import date_time
 from agent.report.wording import duration
-from runbooks.drill import ON_TARGET, Drill, Expected, FaultOrder
+from runbooks.drill import ON_TARGET, Drill, Expected, FaultOrder, FleetKind
 from runbooks.drill_loader import LoadedDrill
 
 STYLES = {
@@ -118,8 +118,9 @@ def history_table(cards: Iterable[Card]) -> Table:
 
 
 def verdict_text(card: Card, more: str = "") -> Text:
-    """The verdict in its colour."""
-    return Text(f"{card.verdict.replace('_', ' ')}{more}", style=STYLES[card.verdict])
+    """The verdict in its colour; one in virtual time says so, for it says nothing about real engines."""
+    where = " (virtual)" if card.fleet is FleetKind.VIRTUAL else ""
+    return Text(f"{card.verdict.replace('_', ' ')}{where}{more}", style=STYLES[card.verdict])
 
 
 def _table(*columns: str) -> Table:

@@ -105,6 +105,10 @@ class DrillFleet(Protocol):
         """What there is of this kind and could be broken, in a stable order."""
         ...
 
+    def around(self, target: Entity) -> frozenset[Entity]:
+        """What a repair of `target` may touch, itself included."""
+        ...
+
     def inject(self, key: str, order: FaultOrder, target: Entity) -> None:
         """Make the fault now, recorded under `key` before anything is touched. Raises InjectionError, leaving nothing."""
         ...

@@ -19,11 +19,20 @@ Verbs = Mapping[str, VerbSpec]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A drill with its aims, and when each fault was injected (None: not yet)."""
+    """A drill with its aims, and when each fault was injected (None: not yet).
+
+    `around`: what else than the targets themselves a repair of them may touch.
+    """
 
     drill: Drill
     aims: tuple[Aim, ...]
     injected: tuple[float | None, ...]
+    around: frozenset[Entity] = frozenset()
+
+    @property
+    def theirs(self) -> frozenset[Entity]:
+        """What was broken, and what else a repair of it may touch."""
+        return self.around | {aim.target for aim in self.aims}
 
     @property
     def began(self) -> float | None:
@@ -39,8 +48,8 @@ class Plan:
 class Matched:
     """The incidents of a drill, told apart.
 
-    `wanted`: by index of the expected ones. `wrong`: about a target, under another cause. `tolerated`: what the drill allows
-    beside. `strangers`: what this drill does not make.
+    `wanted`: by index of the expected ones. `wrong`: about a target or what goes with it, under another cause. `tolerated`:
+    what the drill allows beside. `strangers`: what this drill does not make.
     """
 
     wanted: Mapping[int, History]
@@ -62,7 +71,7 @@ def match(plan: Plan, histories: Sequence[History]) -> Matched:
             wanted[place] = history
         elif _is_tolerated(plan, incident) or _is_again(plan, incident) or incident.ending is Ending.MERGED:
             tolerated.append(history)
-        elif incident.entity in {aim.target for aim in plan.aims}:
+        elif incident.entity in plan.theirs:
             wrong.append(history)
         else:
             strangers.append(history)
@@ -91,7 +100,7 @@ def misjudged(matched: Matched, now: float, verbs: Verbs) -> str | None:
 
 def trespass(plan: Plan, matched: Matched, verbs: Verbs) -> str | None:
     """Why the warden touched what it had no business to touch."""
-    allowed = set() if plan.drill.expect.decoy else {aim.target for aim in plan.aims}
+    allowed = frozenset() if plan.drill.expect.decoy else plan.theirs
     allowed |= {history.incident.entity for history in matched.wanted.values()}
     for history in (*matched.wanted.values(), *matched.tolerated, *matched.wrong):
         for operation in history.incident.operations:

@@ -98,6 +98,9 @@ class LocalDrillFleet:
         with _told():
             return tuple(Entity.engine(name) for name in self._engines.names())
 
+    def around(self, target: Entity) -> frozenset[Entity]:
+        return frozenset({target})  # only engines are broken here, and with one goes nothing else
+
     def inject(self, key: str, order: FaultOrder, target: Entity) -> None:
         until = None if order.lasts is None else self.clock.now() + order.lasts
         try:

@@ -6,6 +6,7 @@ from agent.drill.card import Card, FaultRow, Verdict
 from agent.drill.fleet import DrillFleet, DrillFleetError
 from agent.drill.store import DrillStore
 from agent.drill.wording import finished_note
+from runbooks.drill import FleetKind
 
 Say = Callable[[str], None]
 
@@ -23,11 +24,16 @@ def undo_all(fleet: DrillFleet, faults: Sequence[FaultRow], say: Say) -> list[Fa
 def recover(fleet: DrillFleet, store: DrillStore, say: Say) -> Card | None:
     """Undo what an interrupted drill left, and record it; None when there was none. The caller holds the store's lock.
 
-    What cannot be undone stays on record for the next try; the card then says `undone` false.
+    What cannot be undone stays on record for the next try; the card then says `undone` false. Raises DrillFleetError for
+    what was broken in a fleet that is not this one: one in virtual time knows nothing of real engines.
     """
     left = store.under_way()
     if left is None:
         return None
+    if fleet.kind is FleetKind.VIRTUAL and left.fleet is not FleetKind.VIRTUAL:
+        raise DrillFleetError(
+            f"drill {left.run} was interrupted on a {left.fleet} fleet: run `fleetwarden drill recover` first"
+        )
     say(f"drill {left.drill.name} ({left.run}) was interrupted; undoing what it broke")
     made = [row.key for row in left.faults if fleet.at_work(row.key)]
     faults = undo_all(fleet, [row for row in left.faults if row.key in made], say)

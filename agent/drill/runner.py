@@ -103,7 +103,8 @@ class _Run:
 
     def _broken(self, chosen: tuple[Aim, ...]) -> Stop:
         """Inject, watch and undo. What interrupts the watch goes on to the caller after the undo and the record."""
-        self._plan = Plan(self._drill, chosen, (None,) * len(chosen))
+        around = frozenset().union(*(self._fleet.around(aim.target) for aim in chosen))
+        self._plan = Plan(self._drill, chosen, (None,) * len(chosen), around)
         self._faults = [
             FaultRow(
                 key=f"{self._course.run}-{number + 1}",

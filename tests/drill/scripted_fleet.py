@@ -123,6 +123,9 @@ class ScriptedFleet:
     def entities(self, kind: EntityKind) -> tuple[Entity, ...]:
         return tuple(Entity.engine(each.name) for each in self.page.engines) if kind is EntityKind.ENGINE else ()
 
+    def around(self, target: Entity) -> frozenset[Entity]:
+        return frozenset({target})
+
     def inject(self, key: str, order: FaultOrder, target: Entity) -> None:
         self.log.append(f"inject {order.fault} {target}")
         if self.refuses_injection or order.fault not in catalogue():

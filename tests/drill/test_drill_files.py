@@ -12,7 +12,7 @@ from scripted_fleet import HANG
 
 from agent.cli.drill_places import known
 from runbooks.chaos_toolkit import MODULE, dump_experiment, parse_experiment, to_experiment
-from runbooks.drill import Drill
+from runbooks.drill import Drill, FleetKind
 from runbooks.drill_loader import Known, load_drill, load_drills
 from serving.faults.catalogue import catalogue
 from serving.yaml_file import FileError
@@ -68,11 +68,12 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
 
 def test_the_shipped_drills_load_tell_their_story_and_bear_the_name_of_their_file() -> None:
     drills = load_drills(KNOWN)
-    assert len(drills) >= 11
+    assert len(drills) >= 21
     for name, loaded in drills.items():
         assert loaded.file.stem == name
         assert "https://github.com/" in loaded.drill.story
-        assert {order.fault for order in loaded.drill.faults} <= set(catalogue())
+        if set(loaded.drill.fleet.kinds) != {FleetKind.VIRTUAL}:
+            assert {order.fault for order in loaded.drill.faults} <= set(catalogue())
         assert loaded.drill.expect.decoy == ("decoy" in loaded.drill.tags)
 
 
@@ -87,7 +88,23 @@ def test_a_drill_of_ones_own_takes_the_place_of_a_shipped_one_and_two_of_a_name_
 
 def test_faults_of_a_fleet_that_nobody_here_knows_are_left_to_that_fleet(tmp_path: Path) -> None:
     change = {"fleet": {"kinds": ["virtual"]}, "faults": [{"fault": "switch-degraded", "target": "any switch"}]}
-    assert load_drill(write(tmp_path / "drill.yaml", {**HANG, **change}), KNOWN).faults[0].target == "any switch"
+    assert load_drill(write(tmp_path / "drill.yaml", {**HANG, **change}), ANYTHING).faults[0].target == "any switch"
+
+
+VIRTUAL_MISTAKES = [
+    ({"fault": "switch-degraded"}, "there is no fault 'switch-degraded' in virtual time"),
+    ({"fault": "bad-switch"}, "happens to a switch and not to an engine; say `target: any switch`"),
+    ({"fault": "bad-switch", "target": "any switch", "parameters": {"much": 1}}, "bad-switch has no parameter 'much'"),
+    ({"fault": "gc-stall", "parameters": {"pause_s": 60}}, "must be a number from 0.05 to 5 s"),
+]
+
+
+@pytest.mark.parametrize(("order", "said"), VIRTUAL_MISTAKES, ids=[said[:30] for _, said in VIRTUAL_MISTAKES])
+def test_faults_of_a_fleet_in_virtual_time_are_checked_too(tmp_path: Path, order: dict[str, object], said: str) -> None:
+    change = {"fleet": {"kinds": ["virtual"]}, "faults": [order]}
+    with pytest.raises(FileError) as refused:
+        load_drill(write(tmp_path / "drill.yaml", {**HANG, **change}), KNOWN)
+    assert said in str(refused.value)
 
 
 names = st.from_regex(r"[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,2}", fullmatch=True)

@@ -10,8 +10,10 @@ from scripted_fleet import ScriptedFleet
 from agent import status
 from agent.drill.fleet import DrillFleet, InjectionError
 from agent.drill.local import LocalDrillFleet
+from agent.drill.virtual import VirtualDrillFleet
 from agent.journal.port import Note
 from agent.journal.stored import open_journal
+from agent.scoreboard.trial import FleetSize
 from runbooks.drill import FaultOrder, FleetKind
 from serving.clock import SystemClock
 from serving.engines.local import LocalEngines
@@ -47,12 +49,14 @@ def local(tmp_path: Path) -> Iterator[DrillFleet]:
     engines.stop("one", grace_s=0)
 
 
-@pytest.fixture(params=["scripted", "local"])
+@pytest.fixture(params=["scripted", "local", "virtual"])
 def fleet(request: pytest.FixtureRequest) -> DrillFleet:
-    make: Callable[[], DrillFleet] = (
-        ScriptedFleet if request.param == "scripted" else lambda: request.getfixturevalue("local")
-    )
-    return make()
+    makes: dict[str, Callable[[], DrillFleet]] = {
+        "scripted": ScriptedFleet,
+        "local": lambda: request.getfixturevalue("local"),
+        "virtual": lambda: VirtualDrillFleet(FleetSize(3, 1, 1, 1.0, 0, seed=0, warm_up=60.0)),
+    }
+    return makes[request.param]()
 
 
 @pytest.fixture
@@ -64,8 +68,8 @@ def test_what_is_seen_is_what_could_be_broken(fleet: DrillFleet) -> None:
     seen = fleet.sight()
     assert [entity.name for entity in fleet.entities(EntityKind.ENGINE)] == [engine.name for engine in seen.engines]
     assert (seen.open, seen.paused, seen.breaker, seen.autonomy) == ((), "", "", "auto")
-    assert fleet.kind is FleetKind.SIMULATED
-    assert fleet.entities(EntityKind.SWITCH) == ()
+    assert fleet.kind is (FleetKind.VIRTUAL if isinstance(fleet, VirtualDrillFleet) else FleetKind.SIMULATED)
+    assert fleet.entities(EntityKind.RANK) == ()
 
 
 def test_a_fault_is_on_record_under_its_key_until_it_is_undone_and_undoing_twice_does_no_harm(
@@ -78,6 +82,10 @@ def test_a_fault_is_on_record_under_its_key_until_it_is_undone_and_undoing_twice
     assert fleet.clear("key-1").ok
     assert not fleet.at_work("key-1")
     assert fleet.clear("key-1").ok
+
+
+def test_a_repair_may_always_touch_what_was_broken(fleet: DrillFleet, target: Entity) -> None:
+    assert target in fleet.around(target)
 
 
 def test_what_was_never_made_is_undone_already(fleet: DrillFleet) -> None:
