@@ -95,10 +95,14 @@ def _doubled(window: Window, parameters: SeriesParameters) -> Iterator[Finding]:
 
 def _jumped(window: Window, parameters: SeriesParameters) -> tuple[Bools, Floats]:
     """Engines of which all counters at hand came to twice their value in one and the same reading, and when. (engines,)."""
-    at_once = np.zeros((window.rows, len(window.times)))
+    found, when = np.zeros(window.rows, dtype=np.bool_), np.full(window.rows, np.nan)
+    some = np.flatnonzero(_may_have_doubled(window, parameters))
+    if len(some) == 0:
+        return found, when
+    at_once = np.zeros((len(some), len(window.times)))
     known = np.zeros_like(at_once)
     for name in COUNTED:
-        values = window.values(name)
+        values = window.values(name)[some]
         before = np.full_like(values, np.nan)
         before[:, 1:] = last_present(values)[:, :-1]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -111,5 +115,21 @@ def _jumped(window: Window, parameters: SeriesParameters) -> tuple[Bools, Floats
         at_once -= halved  # the second scrape ended again
     needed = (known >= parameters.counters_least) & (np.abs(at_once) == known)
     last = np.where(needed, np.arange(len(window.times)), -1).max(axis=1, initial=-1)
-    rows = np.arange(window.rows)
-    return (last >= 0) & (at_once[rows, last] > 0), np.where(last >= 0, window.times[last], np.nan)
+    rows = np.arange(len(some))
+    found[some] = (last >= 0) & (at_once[rows, last] > 0)
+    when[some] = np.where(last >= 0, window.times[last], np.nan)
+    return found, when
+
+
+def _may_have_doubled(window: Window, parameters: SeriesParameters) -> Bools:
+    """Engines one of whose counters grew in one reading by about its least value or more: few, no doubled one missing.
+
+    At least `counters_least` of the four must double at once, so it is enough to look at as many as may be missing, and one.
+    """
+    may = np.zeros(window.rows, dtype=np.bool_)
+    for name in COUNTED[: len(COUNTED) - parameters.counters_least + 1]:
+        if name in window.signals:
+            least = np.fmin.reduce(window.values(name), axis=1, initial=np.inf)
+            grown = np.fmax.reduce(window.increments(name), axis=1, initial=-np.inf)
+            may |= grown >= (1.0 - parameters.jump_within) * least
+    return may

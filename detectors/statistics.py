@@ -80,11 +80,6 @@ def condition(values: Floats, true: Bools) -> Floats:
     return known
 
 
-def share_true(condition: Floats) -> Floats:
-    """The share of known samples that are true. Shape (engines,); NaN where none is known."""
-    return row_mean(condition)
-
-
 def row_mean(values: Floats) -> Floats:
     """The mean of each row's present values; NaN where there are none."""
     total, count = _sums(values)

@@ -18,8 +18,6 @@ from serving.fleet.entity import Entity
 from serving.telemetry.registry import Job, Registry
 from serving.telemetry.window import Window
 
-_LISTED = 6
-
 
 class Unseen(StrEnum):
     """The kinds of blind spot."""

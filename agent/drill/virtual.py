@@ -11,15 +11,12 @@ import numpy as np
 
 from actuators.action import Action
 from actuators.virtual import VirtualActuator
-from agent.act import Executor
 from agent.decision.breaker import BreakerState
 from agent.drill.fleet import EngineSeen, History, InjectionError, Sight, Undone, UserCounts
 from agent.incident import IncidentState
 from agent.journal.memory import MemoryJournal
 from agent.journal.port import Note
-from agent.loop import Loop
-from agent.scoreboard.episode import INTERVAL_S, minds
-from agent.scoreboard.hands import PromptHands
+from agent.scoreboard.episode import INTERVAL_S, warden_over
 from agent.scoreboard.stage import warmed
 from agent.scoreboard.trial import FleetSize
 from agent.status import engine_rows
@@ -62,8 +59,7 @@ class VirtualDrillFleet:
         self._fleet = stage.fleet
         self._journal = MemoryJournal()
         self._actuator = VirtualActuator(stage.fleet)
-        hands = PromptHands(Executor(self._journal, self._actuator, stage.fleet.clock))
-        self._loop = Loop(stage, minds(), self._journal, self._actuator, hands, stage.fleet.clock)
+        self._loop = warden_over(stage, self._journal, self._actuator)
         self.clock: Clock = VirtualClock(stage.fleet.clock, self._live)
         self.failures: dict[str, None] = {}
         self._made: dict[str, tuple[Injection, Entity]] = {}

@@ -18,7 +18,7 @@ from agent.checkup.cadence import for_cadence
 from agent.decision.policy import Policy
 from agent.incident import IncidentEvent
 from agent.journal.memory import MemoryJournal
-from agent.journal.port import Note
+from agent.journal.port import Journal, Note
 from agent.loop import Loop, Minds
 from agent.replay.hands import Bystander
 from agent.scoreboard.hands import PromptHands
@@ -55,6 +55,12 @@ def minds() -> Minds:
     return replace(made, detect=lambda window: detect_all(window, parameters), policy=policy)
 
 
+def warden_over(stage: Stage, journal: Journal, actuator: VirtualActuator) -> Loop:
+    """The product's own loop over a fleet in virtual time, with hands that are done at once."""
+    clock = stage.fleet.clock
+    return Loop(stage, minds(), journal, actuator, PromptHands(Executor(journal, actuator, clock)), clock)
+
+
 @dataclass(eq=False)
 class Episode:
     """One trial under way."""
@@ -68,9 +74,7 @@ class Episode:
     def __post_init__(self) -> None:
         fleet = self.stage.fleet
         self.making = Making(self.spec, fleet)
-        actuator = VirtualActuator(fleet)
-        hands = PromptHands(Executor(self.journal, actuator, fleet.clock))
-        self.loop = Loop(self.stage, minds(), self.journal, actuator, hands, fleet.clock)
+        self.loop = warden_over(self.stage, self.journal, VirtualActuator(fleet))
         self.began = fleet.now
 
     def run(self) -> None:

@@ -16,8 +16,8 @@ from serving.fleet.topology import Topology
 from serving.telemetry.history import History
 from serving.telemetry.window import Window
 from serving.virtual.fleet import VirtualFleet
-from serving.virtual.pipeline import VirtualSource
 from serving.virtual.plan import FleetPlan, ModelPlan
+from serving.virtual.source import VirtualSource
 
 BEGIN = 1_800_000_000.0  # Unix seconds; where in the week a fleet begins is drawn
 WEEK_S = 604_800.0

@@ -24,9 +24,9 @@ from serving.virtual.faults.catalogue import FAULTS
 from serving.virtual.faults.kind import Injection
 from serving.virtual.fleet import VirtualFleet
 from serving.virtual.given import GivenRequests
-from serving.virtual.pipeline import VirtualSource
 from serving.virtual.plan import FleetPlan, ModelPlan
 from serving.virtual.queues import Requests
+from serving.virtual.source import VirtualSource
 
 Floats = NDArray[np.float64]
 
@@ -142,7 +142,7 @@ def play(recording: Recording, log: ClientLog, seed: int = 0) -> Iterator[Window
     fleet = VirtualFleet(plan_of(recording.folder, seed), FakeClock(float(times[0]) - recording.interval))
     fleet.users.rate[:] = 0.0
     fleet.users.recorded = log.given()
-    fleet.patience[:] = np.inf  # each client's own is in the list
+    fleet.patience = np.inf  # each client's own is in the list
     _disturb(fleet, np.arange(len(recording.topology.engines)))
     _plan_faults(fleet, recording)
     source = VirtualSource(fleet)

@@ -40,7 +40,7 @@ from serving.clock import Clock, SystemClock
 
 WARM_UP_S, WARM_UP_REAL_S = 150.0, 240.0  # detectors compare with two minutes of past
 LOOK_S = 45.0  # inferpilot's own time between its two looks
-BEFORE_LOOK_S = 20.0
+BEFORE_LOOK_S, BEFORE_LOOK_REAL_S = 20.0, 90.0  # a real engine's clients wait longer before they feel a fault
 RECOVERY_S = 100.0  # --since 1m and our own aftermath of a minute are over by then
 RECOVERED_WITHIN_S = 240.0
 BETWEEN_HEALTHY_S = 30.0
@@ -107,7 +107,7 @@ class Course:
         self.say(f"{fault} on {target}")
         self.fleet.inject(fault, target)
         try:
-            self.clock.sleep(BEFORE_LOOK_S)
+            self.clock.sleep(BEFORE_LOOK_REAL_S if self.fleet.real else BEFORE_LOOK_S)
             seen = self.look(fault, target)
         finally:
             self.fleet.clear()

@@ -123,13 +123,13 @@ class Engines:
         self.queues.clear(rows)
         return had
 
-    def leave(self, before: float, only: Bools) -> Rows:
-        """Clients of the engines `only` that came before `before` and have no first token give up: a row a client."""
+    def leave(self, before: float) -> Rows:
+        """Clients that came before `before` and have no first token give up: a row a client."""
         slots = self.slots
-        gone = slots.busy & np.isnan(slots.first) & (slots.arrived < before) & only[:, None]
+        gone = slots.busy & np.isnan(slots.first) & (slots.arrived < before)
         slots.busy &= ~gone
         left = np.repeat(np.arange(self.rows), gone.sum(axis=1))
-        waited = self.queues.drop_before(before, only)
+        waited = self.queues.drop_before(before)
         everybody = np.concatenate([left, waited])
         self.measures.count("engine.finished.abort", everybody)
         return np.asarray(everybody)

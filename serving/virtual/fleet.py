@@ -23,7 +23,6 @@ Rows = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
 TICK_S = 1.0
-SLOW = 1.3  # times as long for a step
 PATIENCE_S = 60.0  # how long a client waits for its first token
 
 
@@ -45,8 +44,8 @@ class VirtualFleet:
         self.door = Door(plan, rng)
         self.experts = Experts(plan, rng)
         self.pipeline = Pipeline()
+        self.patience = PATIENCE_S
         self.rollbacks = np.zeros(len(plan.models))
-        self.patience = np.full(len(plan.engine_names), PATIENCE_S)
         self._doings: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
 
@@ -90,12 +89,6 @@ class VirtualFleet:
         """Engines on whose port somebody listens."""
         return self.processes.up.copy()
 
-    def healthy(self) -> Bools:
-        """Engines that serve as they should, as only the fleet itself knows: for judging, never for the warden."""
-        engines = self.engines
-        well = self.processes.up & ~engines.halted & ~engines.held & ~self.processes.silent
-        return np.asarray(well & (self.engines.slow * self.engines.hardware < SLOW) & (self.engines.pauses.length == 0))
-
     def _tick(self) -> None:
         now, dt = self.now, TICK_S
         while self._doings and self._doings[0][0] <= now:
@@ -118,7 +111,7 @@ class VirtualFleet:
         self.door.take(self.engines.tick(now, dt, self.processes.up & ~self.processes.silent))
         self.experts.tick(np.maximum(self.engines.measures.counters["engine.step_tokens"] - before, 0.0), dt)
         self.hardware.tick(dt, self.engines.busy_share, self.processes.up | self.processes.starting)
-        self._impatient(now)
+        self.door.left(self.engines.leave(now - self.patience))
         self._leave(now + dt)
 
     def _processes(self, now: float, dt: float) -> None:
@@ -139,13 +132,3 @@ class VirtualFleet:
             leaving = self.users.recorded.leaving(until)
             able = self.processes.up & ~self.processes.silent
             self.door.gave_up(self.engines.abandon(leaving.rows, leaving.arrived, able))
-
-    def _impatient(self, now: float) -> None:
-        shortest = float(self.patience.min())
-        oldest = now - self.patience
-        if shortest == float(self.patience.max()):
-            self.door.left(self.engines.leave(now - shortest, self.engines.in_flight() > 0))
-            return
-        for patience in np.unique(self.patience):
-            only = self.patience == patience
-            self.door.left(self.engines.leave(float(oldest[only][0]), only))

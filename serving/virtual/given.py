@@ -41,16 +41,14 @@ class GivenRequests:
 
     def arriving(self, until: float) -> tuple[Requests, Bools]:
         """Those that come before `until` and have not come yet, and which of them are refused."""
-        end = int(np.searchsorted(self.requests.arrived, until))
-        some = np.zeros(len(self.requests.arrived), dtype=np.bool_)
-        some[self._next : end] = True
-        self._next = max(self._next, end)
+        end = max(self._next, int(np.searchsorted(self.requests.arrived, until)))
+        some = slice(self._next, end)
+        self._next = end
         return self.requests.part(some), self.refused[some]
 
     def leaving(self, until: float) -> Requests:
         """Those whose clients give up before `until` and were not told yet, answered or not."""
-        end = int(np.searchsorted(self._leaves, until))
-        some = np.zeros(len(self._leaves), dtype=np.bool_)
-        some[self._left : end] = True
-        self._left = max(self._left, end)
+        end = max(self._left, int(np.searchsorted(self._leaves, until)))
+        some = slice(self._left, end)
+        self._left = end
         return self._leaving.part(some)

@@ -7,7 +7,6 @@ engine uses have a column.
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.fleet.entity import Entity, EntityKind
 from serving.telemetry.reading import TableReading
 from serving.telemetry.window import Event
 from serving.virtual.plan import FleetPlan
@@ -198,10 +197,3 @@ class Hardware:
         self.intruder[gpu] = 0.0
         self.evictions[gpu] += 1
         return held
-
-    def switch_of(self, name: str) -> int:
-        """The number of a switch. Raises KeyError when there is none."""
-        number = int(name.removeprefix("s")) if name.removeprefix("s").isdigit() else -1
-        if not 0 <= number < len(self.switch_errors):
-            raise KeyError(Entity(EntityKind.SWITCH, name))
-        return number

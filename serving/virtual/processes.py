@@ -30,7 +30,6 @@ class Processes:
         self.revision = np.ones(rows)
         self.leak_rate = np.zeros(rows)  # bytes a second
         self.working_set = WORKING_SET_BYTES * np.exp(rng.normal(0.0, 0.03, rows))
-        self.out_of_memory = 0  # processes that the kernel ended
 
     def end(self, rows: Rows) -> None:
         """The processes of `rows` are gone."""
@@ -57,7 +56,6 @@ class Processes:
         self.up[ready] = True
         self.working_set += np.where(self.up, self.leak_rate * dt, 0.0)
         over = np.flatnonzero(self.up & (self.working_set > LIMIT_BYTES))
-        self.out_of_memory += len(over)
         self.end(over)
         return ready, over
 

@@ -21,8 +21,8 @@ class Requests:
     prompt: Floats
     output: Floats
 
-    def part(self, some: Bools) -> "Requests":
-        """Those of which `some` is true."""
+    def part(self, some: Bools | slice) -> "Requests":
+        """Those of which `some` is true, or those of a slice."""
         return Requests(self.rows[some], self.arrived[some], self.prompt[some], self.output[some])
 
 
@@ -81,11 +81,11 @@ class Queues:
             self.size[row] = int(keeps.sum())
         return np.array(gone, dtype=np.intp)
 
-    def drop_before(self, before: float, only: Bools) -> Rows:
-        """Take away those that came before `before` in the queues `only`, from the head on; a row for each."""
+    def drop_before(self, before: float) -> Rows:
+        """Take away those that came before `before`, from the head on; a row for each."""
         gone: list[Rows] = []
         while True:
-            rows = np.flatnonzero(only & (self.size > 0))
+            rows = np.flatnonzero(self.size > 0)
             rows = rows[self._kept["arrived"][rows, self._head[rows]] < before] if len(rows) else rows
             if len(rows) == 0:
                 return np.concatenate(gone) if gone else rows

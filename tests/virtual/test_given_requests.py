@@ -33,7 +33,7 @@ def _fleet(requests: GivenRequests, plan: FleetPlan | None = None) -> VirtualFle
     fleet = VirtualFleet(plan or FleetPlan.of(3), FakeClock(T0))
     fleet.users.rate[:] = 0.0
     fleet.users.recorded = requests
-    fleet.patience[:] = np.inf
+    fleet.patience = np.inf
     return fleet
 
 

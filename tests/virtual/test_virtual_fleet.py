@@ -8,8 +8,8 @@ from serving.fleet.topology import Relation
 from serving.telemetry.history import History
 from serving.telemetry.window import Window
 from serving.virtual.fleet import VirtualFleet
-from serving.virtual.pipeline import VirtualSource
 from serving.virtual.plan import FleetPlan, ModelPlan
+from serving.virtual.source import VirtualSource
 from serving.virtual.users import Flood
 
 SCRAPE_S = 5.0

@@ -76,15 +76,12 @@ def _herd(fleet: VirtualFleet, node: int, level: float, given: Parameters) -> No
             fleet.hardware.say_xid(fleet.now, gpu, 45, "preemptive cleanup, due to previous errors")
 
 
-def _leave(fleet: VirtualFleet, model: int, level: float, given: Parameters) -> None:
-    """Clients of a whole model lose patience at once, and come back a little later."""
-    members = fleet.plan.engine_model == model
-    fleet.patience[members] = given["patience"] if level > 0 else np.median(fleet.patience)
+def _leave(fleet: VirtualFleet, model: int, level: float, given: Parameters) -> None:  # noqa: ARG001 - every lever has this form
+    """Clients of a whole model leave at once; others come as before."""
     if level > 0:
-        rows = np.flatnonzero(members)
+        rows = np.flatnonzero(fleet.plan.engine_model == model)
         had = fleet.engines.drop(rows)
         fleet.door.left(np.repeat(rows, had.astype(np.intp)))
-        fleet.patience[members] = 60.0
 
 
 def _rename(fleet: VirtualFleet, source: int, level: float, given: Parameters) -> None:  # noqa: ARG001 - there is one source
@@ -142,10 +139,7 @@ DECOY_KINDS = (
         *("xid-45-herd", N, "a rack logs the clean-up of others", "NVIDIA/NVSentinel#1748", Cure.NOTHING, _herd),
         MappingProxyType({"lines": 5.0}),
     ),
-    Kind(
-        *("mass-cancel", M, "all clients of a model leave at once", "vllm-project/vllm#10806", Cure.NOTHING, _leave),
-        MappingProxyType({"patience": 60.0}),
-    ),
+    Kind("mass-cancel", M, "all clients of a model leave at once", "vllm-project/vllm#10806", Cure.NOTHING, _leave),
     Kind("benign-rename", T, "signals that no verdict needs vanish", "vllm-project/vllm#18354", Cure.NOTHING, _rename),
     Kind(
         *("idle-night", M, "hardly anybody asks", "vllm-project/vllm#43420", Cure.NOTHING, _shift),
