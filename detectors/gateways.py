@@ -56,8 +56,6 @@ def _gateways(window: Window, rows: NDArray[np.intp]) -> dict[Entity, NDArray[np
 
 def _idle_behind(window: Window, parameters: GatewaysParameters, up: Bools) -> Iterator[Finding]:
     """Most of the engines that the door deals with are reachable and idle, and their requests hang or fail at the door."""
-    load = window.values("engine.running") + window.values("engine.waiting")
-    idle = trailing_run(condition(load, load == 0), sample_times(window, "engine.running")).held >= parameters.idle_for
     in_flight = window.values("door.in_flight")
     piled = condition(in_flight, in_flight >= parameters.in_flight_least)
     hangs = trailing_run(piled, sample_times(window, "door.in_flight")).held >= parameters.idle_for
@@ -65,6 +63,10 @@ def _idle_behind(window: Window, parameters: GatewaysParameters, up: Bools) -> I
     served = np.nan_to_num(window.increase("door.finished.ok", parameters.over))
     with np.errstate(invalid="ignore", divide="ignore"):
         fails = (failed >= parameters.failing_least) & (failed / (failed + served) >= parameters.failing_share)
+    if (up & (hangs | fails)).sum() < parameters.least_engines:
+        return
+    load = window.values("engine.running") + window.values("engine.waiting")
+    idle = trailing_run(condition(load, load == 0), sample_times(window, "engine.running")).held >= parameters.idle_for
     shown = up & idle & (hangs | fails)
     if shown.sum() < parameters.least_engines:
         return

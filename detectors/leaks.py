@@ -174,7 +174,11 @@ def _without_limit(window: Window, parameters: LeaksParameters, unmeasured: Bool
     """By the API process alone, where no container tells: it must have grown by much, and its peers not."""
     if "engine.rss" not in window.signals:
         return []
-    per_block = block_means(window.values("engine.rss"), window.times, window.now, parameters.block)
+    size = window.values("engine.rss")
+    least, most = np.fmin.reduce(size, axis=1, initial=np.inf), np.fmax.reduce(size, axis=1, initial=-np.inf)
+    if not (most >= (1.0 + parameters.rss_growth) * least).any():  # no mean of a part can have grown by more
+        return []
+    per_block = block_means(size, window.times, window.now, parameters.block)
     if per_block.shape[1] < parameters.least_blocks:
         return []
     first, now = per_block[:, 0], per_block[:, -1]

@@ -75,6 +75,7 @@ class PausesParameters(Strict):
     gap: Seconds
     gap_ratio: Ratio
     share: Share
+    z: Amount
     ratio: Ratio
     least_readings: Count
     least_blocks: Count

@@ -2,7 +2,8 @@
 
 A collector's pause leaves a few very long waits between tokens in the histogram while most stay as short as ever, so
 the tell is how often a reading holds a gap, not the mean. Compared with peers and with the engine's own past, since on
-a crowded machine every engine has gaps now and then.
+a crowded machine every engine has gaps now and then. What is compared is the rate of gaps: a reading that holds one may
+hold several, so that of gaps at random `1 - exp(-rate)` of the readings hold any.
 """
 
 import numpy as np
@@ -37,9 +38,12 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
     others, peers = others_median(share, window.topology.peer_group)
     worst = others_largest(share, window.topology.peer_group)
     reference = np.fmax(past, np.where(peers < parameters.least_peers, worst, others))
-    found = (share >= parameters.share) & (share >= parameters.ratio * reference) & ((peers > 0) | ~np.isnan(past))
-    with np.errstate(invalid="ignore"):
-        bar = np.fmax(parameters.share_each, parameters.ratio_each * reference)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        told = np.fmin(share, 1.0 - 0.5 / seen)  # a gap in every reading is no proof of more than the readings can tell
+        found = (told >= parameters.share) & (told >= _share_at(parameters.ratio, reference))
+        scatter = np.sqrt(np.fmax(reference, 1.0 / seen) * (1.0 - reference) / seen)  # of a binomial share
+        found &= (told - reference >= parameters.z * scatter) & ((peers > 0) | ~np.isnan(past))
+        bar = np.fmax(parameters.share_each, _share_at(parameters.ratio_each, reference))
         found &= (per_block[:, -spanned:] >= bar[:, None]).all(axis=1) & (per_block.shape[1] >= spanned)
     findings = []
     for row in np.flatnonzero(found):
@@ -53,6 +57,11 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
         since = window.now - parameters.over
         findings.append(Finding(Symptom.STEP_GAPS, window.topology.engines[row], since, severity, evidence))
     return tuple(findings)
+
+
+def _share_at(ratio: float, reference: Floats) -> Floats:
+    """The share of readings that hold a gap where gaps come `ratio` times as often as at a share of `reference`."""
+    return np.asarray(1.0 - (1.0 - np.nan_to_num(reference)) ** ratio)
 
 
 def _gaps(window: Window, matrix: HistogramMatrix, bucket: NDArray[np.intp]) -> Floats:

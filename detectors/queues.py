@@ -81,6 +81,8 @@ def _few_run(window: Window, parameters: QueuesParameters, readable: Bools) -> l
     name = "engine.waiting.capacity" if "engine.waiting.capacity" in window.signals else "engine.waiting"
     lately = window.times > window.now - parameters.hold
     waiting, running = window.values(name), window.values("engine.running")
+    if not _queued(waiting, lately).any():
+        return []
     ceiling = np.fmax.reduce(running, axis=1, initial=-np.inf)
     stuck = condition(waiting, (waiting > 0) & (running <= parameters.running_share * ceiling[:, None]))[:, lately]
     known = (~np.isnan(stuck)).sum(axis=1)
@@ -116,7 +118,7 @@ def _deferred(window: Window, parameters: QueuesParameters, readable: Bools) -> 
     if not (last_present(deferred)[:, -1:] >= parameters.least).any():
         return []
     floors = block_minima(deferred, window.times, window.now, parameters.deferred_over)
-    if floors.shape[1] == 0:
+    if floors.shape[1] == 0 or not (floors[:, -1] >= parameters.least).any():
         return []
     now, past = floors[:, -1], own_past(floors, 1, 1)
     usual = np.fmax(past, others_largest(now, window.topology.peer_group))
@@ -137,6 +139,11 @@ def _deferred(window: Window, parameters: QueuesParameters, readable: Bools) -> 
     ]
 
 
+def _queued(waiting: Floats, lately: Bools) -> Bools:
+    """Where no reading of late shows an empty queue: without such a one there is nothing to compare. (engines,)."""
+    return np.asarray(np.fmin.reduce(waiting[:, lately], axis=1, initial=np.inf) > 0)
+
+
 def _finding(window: Window, row: int, since: float, severity: float, signal: str, says: str, value: float) -> Finding:
     evidence = (Evidence(signal, says, value, expected=0.0, unit="requests"),)
     return Finding(Symptom.QUEUE_STUCK, window.topology.engines[row], since, min(1.0, severity), evidence)
@@ -150,6 +157,8 @@ def batches_kept_small(window: Window, parameters: QueuesParameters) -> tuple[Bo
     """
     lately = window.times > window.now - parameters.hold
     waiting, running = window.values("engine.waiting"), window.values("engine.running")
+    if not _queued(waiting, lately).any():
+        return np.zeros(window.rows, dtype=np.bool_), np.full(window.rows, np.nan)
     ceiling = np.fmax.reduce(running[:, ~lately], axis=1, initial=-np.inf)
     small = condition(waiting, (waiting > 0) & (running <= parameters.small_share * ceiling[:, None]))[:, lately]
     usage = row_mean(window.values("engine.kv_usage", parameters.hold))

@@ -14,7 +14,7 @@ from detectors.blindness import scraper
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.service_parameters import SeriesParameters
 from detectors.statistics import Bools, Floats
-from serving.telemetry.counters import last_present
+from serving.telemetry.counters import last_present, newest_present
 from serving.telemetry.window import Window
 
 NEEDS: frozenset[str] = frozenset()
@@ -73,9 +73,9 @@ def _own(name: str) -> bool:
 
 def _histogram_age(window: Window, name: str) -> Floats:
     matrix = window.histograms[name]
-    taken = np.where(np.isnan(matrix.counts[:, :, -1]), -np.inf, matrix.sampled_at)
-    newest = np.fmax.reduce(taken, axis=1, initial=-np.inf)
-    return np.asarray(np.where(np.isfinite(newest), window.now - newest, np.inf), dtype=np.float64)
+    newest = newest_present(matrix.counts[:, :, -1])
+    taken = matrix.sampled_at[np.arange(window.rows), newest]
+    return np.asarray(np.where(newest >= 0, window.now - taken, np.inf), dtype=np.float64)
 
 
 def _doubled(window: Window, parameters: SeriesParameters) -> Iterator[Finding]:

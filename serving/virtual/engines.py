@@ -235,7 +235,8 @@ class Engines:
         measures.add("engine.prompt_tokens", read)
         measures.add("engine.prompt_tokens.computed", read)
         measures.add("engine.generation_tokens", made)
-        self._inter_token(now, dt, decoding.sum(axis=1), made, chunks * part, step + per_prefill * budget, after)
+        paced = self._chunks(unread, read, budget, short)
+        self._inter_token(now, dt, running.astype(np.float64), made, paced, step, per_prefill, after)
         with np.errstate(invalid="ignore", divide="ignore"):
             self.busy_share = np.where(works, 1.0, 0.0) * (usable / dt)
         return self._finish(now, dt, gain, pace)
@@ -283,18 +284,44 @@ class Engines:
         late = np.where(short[rows], now + dt * self._rng.uniform(0.2, 1.0, len(rows)), began + work)
         return np.where(short[rows], late, self.pauses.end(rows, began, work))
 
+    def _chunks(self, unread: Floats, read: Floats, budget: Floats, short: Bools) -> tuple[Rows, Floats, Floats]:
+        """The steps of a tick that read prompts: their engine's row, tokens of prompt in each, and how many are alike.
+
+        While an engine keeps up, prompts come one by one and each has its own steps; behind a queue every step is full.
+        """
+        rows, at = np.nonzero((unread > 0) & ~short[:, None])
+        own = unread[rows, at]
+        many = np.ceil(own / budget[rows])
+        full = np.flatnonzero(short & (read > 0))
+        return (
+            np.concatenate([rows, full]),
+            np.concatenate([own / many, budget[full]]),
+            np.concatenate([many, (read / budget)[full]]),
+        )
+
     def _inter_token(
-        self, now: float, dt: float, running: Floats, made: Floats, chunks: Floats, mixed: Floats, plain: Floats
+        self,
+        now: float,
+        dt: float,
+        running: Floats,
+        made: Floats,
+        chunks: tuple[Rows, Floats, Floats],
+        step: Floats,
+        per_prefill: Floats,
+        plain: Floats,
     ) -> None:
         """The waits between tokens of a tick: few behind a chunk of prefill or a pause, the others as a step takes."""
         rows = np.flatnonzero(made > 0)
         count, length = self.pauses.ended(now, dt)
-        behind = np.minimum(chunks * running, made)
+        at, tokens, many = chunks
+        behind = np.bincount(at, many * running[at], minlength=self.rows)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            there = np.where(behind > made, made / behind, 1.0)
+        behind = np.minimum(behind, made)
         paused = np.minimum(count * running, made - behind)
         observe = self.measures.observe
         observe("engine.inter_token", rows, plain[rows], (made - behind - paused)[rows])
-        some = np.flatnonzero(behind > 0)
-        observe("engine.inter_token", some, mixed[some], behind[some])
+        observe("engine.inter_token", at, step[at] + per_prefill[at] * tokens, many * running[at] * there[at])
         some = np.flatnonzero(paused > 0)
         observe("engine.inter_token", some, length[some] + plain[some], paused[some])
 

@@ -146,6 +146,21 @@ def test_pauses_again_and_again_are_gaps_between_steps(findings: Find) -> None:
     assert "200 ms" in found[0].evidence[0].says
 
 
+def test_pauses_show_even_where_every_engine_often_has_gaps(findings: Find) -> None:
+    fleet = Fleet(engines=8)
+    fleet.gap_share[:] = 0.006  # a gap in every second reading, as where long prompts are read in one piece
+    fleet.gap_share[3, fleet.last(70)] = 0.1  # and in every one
+    found = [one for one in findings(fleet.window()) if one.symptom is Symptom.STEP_GAPS]
+    assert [one.entity.name for one in found] == ["e-3"]
+
+
+@pytest.mark.parametrize("gap_share", [0.001, 0.004, 0.01, 0.03])
+def test_chance_alone_makes_no_pauses_however_often_gaps_are(gap_share: float, findings: Find) -> None:
+    fleet = Fleet(engines=500)
+    fleet.gap_share[:] = gap_share
+    assert Symptom.STEP_GAPS not in {one.symptom for one in findings(fleet.window())}
+
+
 def test_pauses_of_an_engine_that_has_just_begun_are_no_habit(findings: Find) -> None:
     fleet = Fleet()
     fleet.start[3, :] = NOW - 80.0

@@ -27,17 +27,9 @@ SEEDS = (0, 1)
 SMALL = replace(USUAL, engines=3, warm_up=60.0)
 
 # What does not come out right, and why: each is to be mended in the warden or in the fleet, and then fails here.
-_WAITS = (
-    "every wait behind a prompt counts as one behind a full budget of prompt tokens in virtual time (0.4 s), so that "
-    "pauses of a collector cannot be told from it"
-)
 _CROWDED = "while a surge drains, an engine with a full cache is taken for one under pressure of its own, and is given less"
 _FABRIC = "engines that a rollback starts anew behind one switch are taken for the switch's doing"
 WRONG = {
-    ("gc-stall", 0): _WAITS,
-    ("gc-stall", 1): _WAITS,
-    ("slow-node", 0): _WAITS,
-    ("slow-node", 1): _WAITS,
     ("surge", 0): _CROWDED,
     ("retry-storm", 0): _CROWDED,
     ("bad-rollout", 0): _FABRIC,
