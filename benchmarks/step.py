@@ -36,6 +36,7 @@ from agent.diagnosis.rank import diagnose
 from agent.incident import Incident, IncidentEvent
 from agent.journal.memory import MemoryJournal
 from agent.loop import Loop, Minds, StepReport
+from agent.memory import keep_freed_memory
 from detectors.catalogue import detect_all
 from detectors.parameters import load_parameters
 from runbooks.loader import load_library
@@ -105,6 +106,7 @@ class NoHands:
 def measured(engines: int, ticks: int, repeats: int, interval: float) -> JsonObject:
     """Run one size in this process, on one core, and give its row."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    keep_freed_memory()  # as the warden does
     fleet = SyntheticFleet(engines, interval, break_at=BEGIN + max(0.0, ticks * interval - ILL_FOR))
     observer = Prepared(fleet, ticks)
     before = _resident_mib()

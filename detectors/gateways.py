@@ -103,8 +103,10 @@ def _starved(window: Window, parameters: GatewaysParameters, up: Bools) -> Itera
     sent = window.increase("door.started", seconds)
     out = (window.latest("door.drained", np.inf) >= 1) | (window.latest("door.ejected", np.inf) >= 1)
     nothing = np.isnan(sent) | (sent == 0)
-    idle = ~(row_mean(window.values("engine.running", seconds)) > 0)
-    starved = up & ~out & nothing & idle
+    starved = up & ~out & nothing
+    if not starved.any():
+        return
+    starved &= ~(row_mean(window.values("engine.running", seconds)) > 0)
     if not starved.any():
         return
     waiting = window.values("engine.waiting", seconds)

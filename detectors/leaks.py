@@ -11,7 +11,7 @@ import numpy as np
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.service_parameters import LeaksParameters
 from detectors.statistics import Bools, Floats, block_means, blocks, others_median, row_mean
-from serving.telemetry.counters import last_present
+from serving.telemetry.counters import newest_value
 from serving.telemetry.window import Window
 
 NEEDS: frozenset[str] = frozenset()
@@ -33,15 +33,18 @@ def detect(window: Window, parameters: LeaksParameters) -> tuple[Finding, ...]:
 
 def _blocks(window: Window, parameters: LeaksParameters) -> list[Finding]:
     usage = window.values("engine.kv_usage")
-    if not (last_present(usage)[:, -1:] >= parameters.kv_floor).any():
+    if not (newest_value(usage) >= parameters.kv_floor).any():
         return []
     fresh = window.age("engine.kv_usage") <= parameters.fresh
-    running, waiting = window.values("engine.running"), window.values("engine.waiting")
-    idle = (running == 0) & (waiting == 0) & (window.increments("engine.steps") > 0) & ~np.isnan(usage)
     lately = window.times > window.now - parameters.kv_over
-    count = (idle & lately).sum(axis=1)
-    least = np.where(idle & lately, usage, np.inf).min(axis=1, initial=np.inf)
-    found = fresh & (count >= parameters.kv_least_idle) & np.isfinite(least) & (least >= parameters.kv_floor)
+    rows = np.flatnonzero(fresh & (np.fmax.reduce(usage[:, lately], axis=1, initial=0.0) >= parameters.kv_floor))
+    idle = np.zeros(usage.shape, dtype=np.bool_)
+    idle[rows] = (window.values("engine.running")[rows] == 0) & (window.values("engine.waiting")[rows] == 0)
+    idle[rows] &= (window.increments("engine.steps")[rows] > 0) & ~np.isnan(usage[rows])
+    count, least = np.zeros(window.rows, dtype=np.intp), np.full(window.rows, np.inf)
+    count[rows] = (idle[rows] & lately).sum(axis=1)
+    least[rows] = np.where(idle[rows] & lately, usage[rows], np.inf).min(axis=1, initial=np.inf)
+    found = (count >= parameters.kv_least_idle) & np.isfinite(least) & (least >= parameters.kv_floor)
     findings = [
         _held(
             window,
@@ -133,7 +136,7 @@ def _held(window: Window, row: int, since: float, severity: float, says: str, va
 
 def _memory(window: Window, parameters: LeaksParameters) -> list[Finding]:
     working, limit = window.values("engine.memory_working_set"), window.latest("engine.memory_limit", np.inf)
-    measured = ~np.isnan(last_present(working)[:, -1]) & (limit > 0)
+    measured = ~np.isnan(newest_value(working)) & (limit > 0)
     findings = _towards_limit(window, parameters, working, limit) if measured.any() else []
     return [*findings, *_without_limit(window, parameters, ~measured)]
 

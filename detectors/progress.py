@@ -10,7 +10,7 @@ import numpy as np
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import ProgressParameters
 from detectors.statistics import Bools, Floats, condition, lasting, sample_times, trailing_run
-from serving.telemetry.counters import last_present
+from serving.telemetry.counters import last_present, newest_value
 from serving.telemetry.window import Window
 
 NEEDS = frozenset({"engine.steps"})
@@ -94,7 +94,7 @@ def _frozen(window: Window, parameters: ProgressParameters, standing: Floats, re
     in_flight = np.nan_to_num(window.latest("door.in_flight", parameters.fresh))
     files = window.values("engine.open_fds", parameters.hold_young)
     least = np.where(np.isnan(files), np.inf, files).min(axis=1, initial=np.inf)
-    climbed = last_present(files)[:, -1] - least
+    climbed = newest_value(files) - least
     findings = []
     for row in np.flatnonzero(readable & (held > 0)):
         waiting = (
@@ -123,13 +123,13 @@ def _gauges(window: Window, parameters: ProgressParameters, standing: Floats, re
     """The engine's own gauges claim work and nothing steps; without a door this may be a hang just as well."""
     claimed = window.values("engine.running") + window.values("engine.waiting")
     claims = trailing_run(condition(claimed, claimed > 0), sample_times(window, "engine.running"))
-    since_step = np.minimum(last_present(standing)[:, -1], claims.held)
+    since_step = np.minimum(newest_value(standing), claims.held)
     in_flight = window.values("door.in_flight")
     empty = trailing_run(condition(in_flight, in_flight == 0), sample_times(window, "door.in_flight")).held
     doorless = window.age("door.in_flight") > parameters.fresh
     held = np.where(doorless, since_step, np.minimum(since_step, empty))
     found = readable & (held >= parameters.hold_gauges)
-    count = last_present(claimed)[:, -1]
+    count = newest_value(claimed)
     findings = []
     for row in np.flatnonzero(found):
         engine, since = window.topology.engines[row], window.now - float(held[row])
@@ -145,11 +145,11 @@ def _gauges(window: Window, parameters: ProgressParameters, standing: Floats, re
 
 def _piling_files(window: Window, parameters: ProgressParameters, standing: Floats, doorless: Bools) -> list[Finding]:
     """Without a door: open files of the API process that climb while nothing steps are requests that nobody answers."""
-    held = last_present(standing)[:, -1]
+    held = newest_value(standing)
     files = window.values("engine.open_fds")
     during = np.where(sample_times(window, "engine.open_fds") >= window.now - held[:, None], files, np.nan)
     least = np.where(np.isnan(during), np.inf, during).min(axis=1, initial=np.inf)
-    climbed = last_present(files)[:, -1] - least
+    climbed = newest_value(files) - least
     found = doorless & (held >= parameters.hold_doorless) & (climbed >= parameters.files_climbed)
     return [
         Finding(
@@ -177,7 +177,7 @@ def _returned(window: Window, parameters: ProgressParameters, standing: Floats, 
     longest = np.where(np.isnan(stalled), 0.0, stalled)[:, lately].max(axis=1, initial=0.0)
     stuck = _stuck(last_present(standing), stalled, at, np.full(window.rows, parameters.hold))
     found = readable & (stuck == 0) & (longest >= parameters.hold)
-    since = window.now - last_present(standing)[:, -1]
+    since = window.now - newest_value(standing)
     return [
         Finding(
             Symptom.RETURNED,

@@ -23,7 +23,7 @@ from detectors.statistics import (
     sample_times,
     trailing_run,
 )
-from serving.telemetry.counters import last_present
+from serving.telemetry.counters import newest_value
 from serving.telemetry.window import Window
 
 NEEDS = frozenset({"engine.waiting", "engine.running"})
@@ -49,30 +49,30 @@ def _nobody_runs(window: Window, parameters: QueuesParameters, readable: Bools) 
     Without steps, for a limit before the engine lets requests through one by one, and readings may fall between them.
     """
     waiting, running = window.values("engine.waiting"), window.values("engine.running")
-    at = sample_times(window, "engine.waiting")
+    ever = (np.fmax.reduce(waiting, axis=1) > 0) & (np.fmin.reduce(running, axis=1) == 0)
+    rows = np.flatnonzero(readable & ever)
+    waiting, running, at = waiting[rows], running[rows], sample_times(window, "engine.waiting")[rows]
     run = trailing_run(condition(waiting + running, (waiting > 0) & (running == 0)), at)
-    held = readable & (run.held >= parameters.hold_idle)
-    rows = np.flatnonzero(held)
-    if not len(rows):
+    held = run.held >= parameters.hold_idle
+    if not held.any():
         return []
-    inside = at[rows] >= run.since[rows, None]
-    queue = np.where(inside, waiting[rows], np.nan)
+    queue = np.where(at >= run.since[:, None], waiting, np.nan)
     begun, most = np.fmin.reduce(queue, axis=1), np.fmax.reduce(queue, axis=1)
-    now = last_present(queue)[:, -1]
-    later = at[rows] > run.since[rows, None]
+    now = newest_value(queue)
+    later = at > run.since[:, None]
     stepped = np.where(later & (window.increments("engine.steps")[rows] > 0), 1.0, 0.0).any(axis=1)
-    found = (now >= most) & (now >= parameters.least) & (now > begun) & ~stepped
+    found = held & (now >= most) & (now >= parameters.least) & (now > begun) & ~stepped
     return [
         _finding(
             window,
-            int(row),
-            float(run.since[row]),
-            0.75 + 0.25 * float(run.held[row]) / 60.0,
+            int(rows[one]),
+            float(run.since[one]),
+            0.75 + 0.25 * float(run.held[one]) / 60.0,
             "engine.waiting",
-            f"{count:.0f} requests wait and none runs for {run.held[row]:.0f} s; the gauges go on being written",
-            float(count),
+            f"{now[one]:.0f} requests wait and none runs for {run.held[one]:.0f} s; the gauges go on being written",
+            float(now[one]),
         )
-        for row, count in zip(rows[found], now[found], strict=True)
+        for one in np.flatnonzero(found)
     ]
 
 
@@ -93,7 +93,7 @@ def _few_run(window: Window, parameters: QueuesParameters, readable: Bools) -> l
         return []
     answered = histogram_steps(window, "engine.ttft")[0][:, lately]
     found &= (~np.isnan(answered)).any(axis=1) & (np.where(np.isnan(answered), 0.0, answered).sum(axis=1) == 0)
-    now = last_present(waiting)[:, -1]
+    now = newest_value(waiting)
     return [
         _finding(
             window,
@@ -115,7 +115,7 @@ def _deferred(window: Window, parameters: QueuesParameters, readable: Bools) -> 
     On a decode engine a few are always on their way, so the fewest of a span are compared with its past and its peers.
     """
     deferred = window.values("engine.waiting.deferred")
-    if not (last_present(deferred)[:, -1:] >= parameters.least).any():
+    if not (newest_value(deferred) >= parameters.least).any():
         return []
     floors = block_minima(deferred, window.times, window.now, parameters.deferred_over)
     if floors.shape[1] == 0 or not (floors[:, -1] >= parameters.least).any():

@@ -11,7 +11,7 @@ from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import ReachabilityParameters
 from detectors.starts import under_way
 from detectors.statistics import Bools, Floats, condition, lasting, row_median, sample_times, trailing_run
-from serving.telemetry.counters import last_present
+from serving.telemetry.counters import last_present, newest_value
 from serving.telemetry.window import Window
 
 NEEDS = frozenset({"scrape.up"})
@@ -94,7 +94,7 @@ def _restarted(window: Window, parameters: ReachabilityParameters) -> list[Findi
     changed = np.abs(starts - before) > 1.0  # exposed to 10 ms; a second of difference is another process
     lately = window.times >= window.now - parameters.aftermath
     found = (changed & lately).any(axis=1)
-    now = last_present(starts)[:, -1]
+    now = newest_value(starts)
     return [
         Finding(
             Symptom.RESTARTED,

@@ -15,7 +15,7 @@ from detectors.finding import Evidence, Finding, Symptom
 from detectors.service_parameters import OutputsParameters, RolloutsParameters, StartsParameters
 from detectors.statistics import Bools, Floats, condition, histogram_steps, row_median, sample_times, trailing_run
 from serving.fleet.entity import Entity, EntityKind
-from serving.telemetry.counters import last_present
+from serving.telemetry.counters import last_present, newest_value
 from serving.telemetry.window import Window
 
 REVISION = "engine.revision"
@@ -81,7 +81,7 @@ def _health(
     revision: Floats,
 ) -> _Health:
     warm = _up_for(window, parameters.warm_up) & (window.times > window.now - parameters.over)
-    before = revision < last_present(revision)[:, -1:]
+    before = revision < newest_value(revision)[:, None]
     first, between = histogram_steps(window, "engine.ttft"), histogram_steps(window, "engine.inter_token")
     share, _ = outputs.length_shares(window, of_outputs)
     return _Health(

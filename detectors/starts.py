@@ -15,7 +15,7 @@ from detectors.service_parameters import StartsParameters
 from detectors.statistics import Bools, Floats, condition, others_median, sample_times, trailing_run
 from serving.fleet.entity import EntityKind
 from serving.fleet.topology import Relation
-from serving.telemetry.counters import last_present
+from serving.telemetry.counters import last_present, newest_value
 from serving.telemetry.window import Table, Window
 
 STARTING = "engine.starting_seconds"
@@ -62,7 +62,7 @@ def usual_duration(window: Window) -> Floats:
     before = np.full_like(seconds, np.nan)
     before[:, 1:] = last_present(seconds)[:, :-1]
     took = np.where((seconds == 0) & (before > 0), before, np.nan)
-    own = last_present(took)[:, -1]
+    own = newest_value(took)
     return np.fmax(own, others_median(own, window.topology.peer_group)[0])
 
 

@@ -10,6 +10,7 @@ import structlog
 import typer
 
 from agent.journal.port import JournalError
+from agent.memory import keep_freed_memory
 from agent.own_http import OwnHttpError
 from agent.settings_file import load_settings
 from agent.wiring import warden as open_warden
@@ -29,6 +30,7 @@ def warden(
         if show_settings:
             typer.echo(settings.describe())
             return
+        keep_freed_memory()
         with open_warden(settings, SystemClock()) as one:
             log.info("watching", state_dir=str(settings.state_dir), http=f"http://{settings.http.host}:{one.port}")
             one.runner.run(_until_told_to_stop())

@@ -51,6 +51,13 @@ def newest_present(values: Floats) -> NDArray[np.intp]:
     return newest
 
 
+def newest_value(values: Floats) -> Floats:
+    """Each row's last present value, NaN where a row has none. Shape (rows, times) in, (rows,) out."""
+    if values.shape[1] == 0:
+        return np.full(len(values), np.nan)
+    return np.asarray(values[np.arange(len(values)), newest_present(values)])
+
+
 def increments(values: Floats, starts: Floats | None = None) -> Floats:
     """What a counter grew by at each sample since the sample before it. Shape (rows, times) in and out.
 
