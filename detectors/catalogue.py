@@ -102,7 +102,7 @@ DETECTORS: tuple[Detector, ...] = (
         frozenset({S.TTFT_RAISED, S.DECODE_STEADY, S.QUEUE_WAITED}),
         latency.NEEDS,
         latency.HELPED_BY,
-        lambda window, parameters: latency.detect(window, parameters.latency),
+        lambda window, parameters: latency.detect(window, parameters.latency, parameters.pauses),
         {S.DECODE_STEADY: frozenset({"engine.inter_token"}), S.QUEUE_WAITED: frozenset({"engine.queue_time"})},
     ),
     Detector(
@@ -117,7 +117,7 @@ DETECTORS: tuple[Detector, ...] = (
         frozenset({S.SLOWER_THAN_PEERS}),
         peers.NEEDS,
         peers.HELPED_BY,
-        lambda window, parameters: peers.detect(window, parameters.peers),
+        lambda window, parameters: peers.detect(window, parameters.peers, parameters.pauses),
     ),
     Detector(
         "prefill",

@@ -7,12 +7,14 @@ peers and a past are known, both must agree; a small group of peers says nothing
 import numpy as np
 
 from detectors.finding import Evidence, Finding, Symptom
-from detectors.parameters import LatencyParameters
+from detectors.parameters import LatencyParameters, PausesParameters
+from detectors.pauses import short_waits
 from detectors.statistics import (
     Bools,
     Floats,
     block_ratio,
     histogram_steps,
+    in_small_groups,
     others_largest,
     others_median,
     own_past,
@@ -24,7 +26,7 @@ NEEDS = frozenset({"engine.ttft"})
 HELPED_BY = frozenset({"engine.inter_token", "engine.queue_time"})
 
 
-def detect(window: Window, parameters: LatencyParameters) -> tuple[Finding, ...]:
+def detect(window: Window, parameters: LatencyParameters, of_pauses: PausesParameters) -> tuple[Finding, ...]:
     """TTFT_RAISED and, beside it, DECODE_STEADY; QUEUE_WAITED."""
     if window.rows == 0 or len(window.times) == 0:
         return ()
@@ -45,7 +47,7 @@ def detect(window: Window, parameters: LatencyParameters) -> tuple[Finding, ...]
         raised &= _again_and_again(window, parameters, per_block[:, -spanned:], past)
     else:
         raised[:] = False
-    steady = _decode_steady(window, parameters, lately)
+    steady = _decode_steady(window, parameters, of_pauses, lately)
     findings: list[Finding] = []
     for row in np.flatnonzero(raised):
         engine, since = window.topology.engines[row], window.now - parameters.over
@@ -93,8 +95,19 @@ def _waited(window: Window, parameters: LatencyParameters, lately: Bools, first:
     ]
 
 
-def _decode_steady(window: Window, parameters: LatencyParameters, lately: Bools) -> tuple[Bools, Floats, Floats]:
+def _decode_steady(
+    window: Window, parameters: LatencyParameters, of_pauses: PausesParameters, lately: Bools
+) -> tuple[Bools, Floats, Floats]:
+    """Where tokens come as usual, their mean wait now, and the usual one. (engines,) each.
+
+    With few peers the waits between pauses are compared: a crowded machine's long ones are in every mean, now and then.
+    """
     steps = histogram_steps(window, "engine.inter_token")
+    few = in_small_groups(window.topology.peer_group, parameters.least_peers)
+    if len(few):
+        counts, sums = (part.copy(order="K") for part in steps)
+        counts[few], sums[few] = (part[few] for part in short_waits(window, of_pauses, few))
+        steps = counts, sums
     now, _ = recent_mean(steps, lately, 1)
     before, _ = recent_mean(steps, ~lately, 1)
     others, _ = others_median(now, window.topology.peer_group)

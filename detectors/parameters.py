@@ -76,6 +76,7 @@ class PausesParameters(Strict):
     gap_ratio: Ratio
     share: Share
     z: Amount
+    z_small_group: Amount
     ratio: Ratio
     least_readings: Count
     least_blocks: Count
@@ -95,7 +96,10 @@ class PeersParameters(Strict):
     effect: Ratio
     blocks_small_group: Count
     effect_small_group: Ratio
+    blocks_lasting: Count
+    effect_lasting: Ratio
     effect_each_block: Ratio
+    blocks_agree: Share
     load_within: Ratio
 
 

@@ -24,9 +24,8 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
     matrix = window.histograms.get("engine.inter_token")
     if matrix is None or window.rows == 0 or len(window.times) == 0:
         return ()
-    typical = window.quantile("engine.inter_token", 0.5, parameters.over)
-    bucket = np.searchsorted(matrix.bounds, np.fmax(parameters.gap, parameters.gap_ratio * np.nan_to_num(typical)))
-    gaps = _gaps(window, matrix, np.minimum(bucket, len(matrix.bounds) - 2))
+    typical, bucket = _longest(window, matrix, parameters)
+    gaps = _gaps(window, matrix, bucket)
     began = window.latest("engine.process_start", np.inf)
     gaps[window.times < (began + parameters.young)[:, None]] = np.nan
     lately = window.times > window.now - parameters.over
@@ -39,10 +38,11 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
     worst = others_largest(share, window.topology.peer_group)
     reference = np.fmax(past, np.where(peers < parameters.least_peers, worst, others))
     with np.errstate(invalid="ignore", divide="ignore"):
-        told = np.fmin(share, 1.0 - 0.5 / seen)  # a gap in every reading is no proof of more than the readings can tell
+        told = np.minimum(share, 1.0 - 0.5 / seen)  # a gap in every reading is no proof of more than the readings can tell
         found = (told >= parameters.share) & (told >= _share_at(parameters.ratio, reference))
         scatter = np.sqrt(np.fmax(reference, 1.0 / seen) * (1.0 - reference) / seen)  # of a binomial share
-        found &= (told - reference >= parameters.z * scatter) & ((peers > 0) | ~np.isnan(past))
+        z = np.where(peers < parameters.least_peers, parameters.z_small_group, parameters.z)
+        found &= (told - reference >= z * scatter) & ((peers > 0) | ~np.isnan(past))
         bar = np.fmax(parameters.share_each, _share_at(parameters.ratio_each, reference))
         found &= (per_block[:, -spanned:] >= bar[:, None]).all(axis=1) & (per_block.shape[1] >= spanned)
     findings = []
@@ -57,6 +57,43 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
         since = window.now - parameters.over
         findings.append(Finding(Symptom.STEP_GAPS, window.topology.engines[row], since, severity, evidence))
     return tuple(findings)
+
+
+def short_waits(window: Window, parameters: PausesParameters, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """The new waits between tokens that are no gaps, at each sample of `rows`, and their summed length.
+
+    Two arrays (engines, times) as of `statistics.histogram_steps`, NaN in all other rows. The mean of these is the pace of
+    an engine between its pauses and those of a crowded machine. How much of all waiting the gaps are is told by the middles
+    of their buckets.
+    """
+    shape = (window.rows, len(window.times))
+    counts, short, all_of_them = (np.full(shape, np.nan) for _ in range(3))
+    matrix = window.histograms.get("engine.inter_token")
+    if matrix is None or not len(rows):
+        return counts, short
+    bucket = _longest(window, matrix, parameters)[1][rows]
+    middles = (np.concatenate(([0.0], matrix.bounds[:-1])) + np.append(matrix.bounds[:-1], matrix.bounds[-2])) / 2.0
+    all_of_them[rows] = matrix.counts[rows] @ _of_cumulative(middles)
+    for place in np.unique(bucket):
+        mine = rows[bucket == place]
+        counts[mine] = matrix.counts[mine, :, place]
+        short[mine] = matrix.counts[mine, :, : place + 1] @ _of_cumulative(middles[: place + 1])
+    new, part, whole = (window.grown("engine.inter_token", values) for values in (counts, short, all_of_them))
+    with np.errstate(invalid="ignore", divide="ignore"):  # the buckets tell the shares, the sum how much it was
+        share = np.where(whole > 0, part / whole, part * 0.0)
+    return new, share * histogram_steps(window, "engine.inter_token")[1]
+
+
+def _of_cumulative(each: Floats) -> Floats:
+    """The weights by which cumulative counts give what `each` gives of the counts themselves."""
+    return np.append(each[:-1] - each[1:], each[-1])
+
+
+def _longest(window: Window, matrix: HistogramMatrix, parameters: PausesParameters) -> tuple[Floats, NDArray[np.intp]]:
+    """The usual wait between tokens in seconds, and the bucket of the longest that is no gap. (engines,) both."""
+    typical = window.quantile("engine.inter_token", 0.5, parameters.over)
+    bucket = np.searchsorted(matrix.bounds, np.fmax(parameters.gap, parameters.gap_ratio * np.nan_to_num(typical)))
+    return typical, np.minimum(bucket, len(matrix.bounds) - 2)
 
 
 def _share_at(ratio: float, reference: Floats) -> Floats:

@@ -3,18 +3,21 @@
 Peers share model, hardware and role. Between engines and ticks the logarithm of the time per token is compared with a
 scale pooled over the whole group and the window, with a floor; the verdict needs a large deviation at once or a lesser
 one for three blocks in a row, and an effect that matters. Under four peers there is no such verdict: then the engine's
-own past and every peer must agree, and the severity stays low.
+own past and every peer must agree, and the severity stays low. There the pace between pauses is compared, for a few long
+waits on a crowded machine move a mean more than a slow engine does, and pauses have a detector of their own.
 """
 
 import numpy as np
 
 from detectors.finding import Evidence, Finding, Symptom
-from detectors.parameters import PeersParameters
+from detectors.parameters import PausesParameters, PeersParameters
+from detectors.pauses import short_waits
 from detectors.statistics import (
     Bools,
     Floats,
     block_ratio,
     histogram_steps,
+    in_small_groups,
     others_largest,
     others_median,
     own_past,
@@ -29,28 +32,39 @@ HELPED_BY = frozenset({"engine.process_start"})
 IN_A_ROW = 3
 
 
-def detect(window: Window, parameters: PeersParameters) -> tuple[Finding, ...]:
+def detect(window: Window, parameters: PeersParameters, of_pauses: PausesParameters) -> tuple[Finding, ...]:
     """SLOWER_THAN_PEERS."""
     if window.rows == 0 or len(window.times) == 0:
         return ()
-    seen = _Seen(window, parameters)
+    seen = _Seen(window, parameters, histogram_steps(window, "engine.inter_token"))
     if seen.slowness.shape[1] < IN_A_ROW:
         return ()
     found = _findings(seen, seen.by_peers() & seen.no_more_load(IN_A_ROW), IN_A_ROW, sure=True)
-    many = parameters.blocks_small_group
-    if seen.slowness.shape[1] < many + parameters.least_blocks:
+    few = in_small_groups(window.topology.peer_group, parameters.least_peers)
+    if not len(few):
         return tuple(found)
-    return (*found, *_findings(seen, seen.alone() & seen.no_more_load(many), many, sure=False))
+    between = _Seen(window, parameters, short_waits(window, of_pauses, few))
+    known = np.zeros(window.rows, dtype=np.bool_)
+    for count, effect in (
+        (parameters.blocks_small_group, parameters.effect_small_group),
+        (parameters.blocks_lasting, parameters.effect_lasting),
+    ):
+        if between.slowness.shape[1] < count + parameters.least_blocks:
+            break
+        slow = between.alone(count, effect) & between.no_more_load(count) & ~known
+        found += _findings(between, slow, count, sure=False)
+        known |= slow
+    return tuple(found)
 
 
 class _Seen:
     """What a window says of the time per token: per block, lately, at the peers and before."""
 
-    def __init__(self, window: Window, parameters: PeersParameters) -> None:
+    def __init__(self, window: Window, parameters: PeersParameters, steps: tuple[Floats, Floats]) -> None:
         self.window, self.parameters = window, parameters
         self.groups = window.topology.peer_group
-        self._steps = histogram_steps(window, "engine.inter_token")
-        counts, sums = self._steps
+        self._steps = steps
+        counts, sums = steps
         self.slowness = block_ratio(sums, counts, window.times, window.now, parameters.block)
 
     def recent(self, blocks: int) -> Floats:
@@ -74,16 +88,16 @@ class _Seen:
         far = (z[:, -1] > self.parameters.z_at_once) | (z > self.parameters.z_in_a_row).all(axis=1)
         return np.asarray(far & (recent >= self.parameters.effect * others) & (peers >= self.parameters.least_peers))
 
-    def alone(self) -> Bools:
-        """Few peers: slower than each of them and than before, over a longer span and in every block of it."""
-        count = self.parameters.blocks_small_group
+    def alone(self, count: int, effect: float) -> Bools:
+        """Few peers: by `effect` slower than each of them and than before over `count` blocks, and so in most of these."""
         past, recent = self.past(count), self.recent(count)
         _, peers = others_median(recent, self.groups)
         usual = np.fmax(self._beside(count), past[:, None])
-        each = (self.slowness[:, -count:] >= self.parameters.effect_each_block * usual).all(axis=1)
+        agree = (self.slowness[:, -count:] >= self.parameters.effect_each_block * usual).sum(axis=1)
+        each = agree >= self.parameters.blocks_agree * count
         against = np.fmax(past, others_largest(recent, self.groups))
         few = (peers > 0) & (peers < self.parameters.least_peers) & ~np.isnan(past)
-        return np.asarray(each & few & (recent >= self.parameters.effect_small_group * against))
+        return np.asarray(each & few & (recent >= effect * against))
 
     def no_more_load(self, blocks: int) -> Bools:
         """No more tokens to compute than its peers have."""
@@ -104,9 +118,10 @@ def _findings(seen: _Seen, found: Bools, blocks: int, *, sure: bool) -> list[Fin
     findings = []
     for row in np.flatnonzero(found):
         before = "" if np.isnan(past[row]) else f", before {past[row] * 1000:.0f} ms"
+        left_out = "" if sure else ", pauses left out"
         says = (
-            f"{recent[row] * 1000:.0f} ms a token over {span:.0f} s, its {peers[row]} peers {others[row] * 1000:.0f} ms"
-            f"{before}, and no more load than they"
+            f"{recent[row] * 1000:.0f} ms a token over {span:.0f} s{left_out}, its {peers[row]} peers "
+            f"{others[row] * 1000:.0f} ms{before}, and no more load than they"
         )
         evidence = (Evidence("engine.inter_token", says, float(recent[row]), expected=float(others[row]), unit="seconds"),)
         effect = float(np.log2(recent[row] / others[row]))

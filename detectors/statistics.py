@@ -198,6 +198,12 @@ def others_median(values: Floats, groups: NDArray[np.intp]) -> tuple[Floats, NDA
     return np.where(ordered.others > 0, median, np.nan), ordered.others
 
 
+def in_small_groups(groups: NDArray[np.intp], least: int) -> NDArray[np.intp]:
+    """The rows that have other members in their group, and fewer than `least`: too few to say what is usual."""
+    size = np.bincount(groups)[groups] if len(groups) else groups
+    return np.flatnonzero((size > 1) & (size <= least))
+
+
 def others_largest(values: Floats, groups: NDArray[np.intp]) -> Floats:
     """For each engine the largest value among the *other* members of its group; NaN where none has one. (engines,)."""
     ordered = _Ordered(values, groups)

@@ -138,6 +138,23 @@ def test_with_few_peers_slowness_needs_a_minute_and_the_past_and_stays_less_cert
     assert few.severity < sure.severity
 
 
+def test_with_few_peers_a_smaller_slowness_shows_over_two_minutes(seen: Seen) -> None:
+    soon, late = Fleet(engines=3), Fleet(engines=3)
+    soon.itl[2, soon.last(70)] *= 1.65
+    late.itl[2, late.last(130)] *= 1.65
+    assert Symptom.SLOWER_THAN_PEERS not in seen(soon.window()).get("e-2", set())
+    assert Symptom.SLOWER_THAN_PEERS in seen(late.window())["e-2"]
+
+
+def test_with_few_peers_pauses_make_no_engine_slow_and_its_tokens_no_less_steady(seen: Seen) -> None:
+    fleet = Fleet(engines=3)
+    lately = fleet.last(130)
+    fleet.gap_share[2, lately], fleet.gap[2, lately], fleet.ttft[2, lately] = 0.04, 0.6, 0.9
+    found = seen(fleet.window())["e-2"]
+    assert Symptom.SLOWER_THAN_PEERS not in found
+    assert {Symptom.STEP_GAPS, Symptom.TTFT_RAISED, Symptom.DECODE_STEADY} <= found
+
+
 def test_pauses_again_and_again_are_gaps_between_steps(findings: Find) -> None:
     fleet = Fleet()
     fleet.gap_share[3, fleet.last(70)] = 0.02
