@@ -3,8 +3,9 @@
 The judgement is the loop's own: the same detectors over the same kind of window, the same diagnosis.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,7 @@ from agent.diagnosis.catalogue import Catalogue
 from agent.diagnosis.diagnosis import Diagnosis
 from agent.diagnosis.rank import diagnose
 from agent.observe import Observer
+from agent.track import TrackParameters
 from detectors.catalogue import Detection, detect_all
 from detectors.parameters import Parameters
 from serving.clock import Clock, FakeClock
@@ -35,21 +37,41 @@ from serving.telemetry.window import Window
 
 PACE = 2.0  # seconds between scrapes: the pace that the detectors' parameters assume
 HORIZON = 600.0  # seconds of past that a long watch keeps, as the warden does
+STANDS_FOR = TrackParameters().healed_after  # seconds for which a cause that is not seen still counts
+BETWEEN_LOOKS = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """One look at the fleet and what it gave. `seconds` is how far back the window reaches."""
+    """What was seen of the fleet at one moment, and what it gave.
+
+    `before` is a window that reaches further back in longer steps, where one was read too.
+    """
 
     window: Window
     detection: Detection
     diagnoses: tuple[Diagnosis, ...]
+    before: Window | None = None
 
     @property
     def seconds(self) -> float:
         """How long the fleet was watched by then."""
-        times = self.window.times
-        return float(times[-1] - times[0]) if len(times) else 0.0
+        return max(_span(window) for window in self._windows)
+
+    @property
+    def readings(self) -> int:
+        """How many moments that rests on."""
+        if self.before is None:
+            return len(self.window.times)
+        return len(self.window.times) + int((self.before.times < self.window.times[0]).sum())
+
+    @property
+    def _windows(self) -> tuple[Window, ...]:
+        return (self.window,) if self.before is None else (self.window, self.before)
+
+
+def _span(window: Window) -> float:
+    return float(window.times[-1] - window.times[0]) if len(window.times) else 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -144,30 +166,62 @@ def from_store(
 ) -> tuple[Feed, Look]:
     """A feed over the Prometheus at `url`, and the look at its last `since` seconds.
 
-    Raises PromqlError when it cannot be asked, ValueError (the rest of a sentence about it) when it knows no engine.
+    The last minutes are read as often as they were sampled, a longer span before them in longer steps: short faults show
+    in the one, what has come slowly or stands for long in the other. Raises PromqlError when it cannot be asked,
+    ValueError (the rest of a sentence about it) when it knows no engine.
     """
     told = tell(url, since, registry, clock, match, token)
+    late = tell(url, HORIZON, registry, clock, match, token) if told.step > told.cadence + 1.0 and since > HORIZON else told
     mapped = from_labels(told.labels())
-    history = History(mapped.topology, max(since, HORIZON), len(told.ticks) + int(HORIZON / told.step) + 2)
-    window = None
-    for window in _replayed(told, mapped, history, url, registry):  # noqa: B007 - the last one is wanted
-        pass
-    assert window is not None  # noqa: S101 - two ticks at least
+    history = _history(late, mapped, max(since, HORIZON) if late is told else HORIZON)
     source: Source = PrometheusSource(
-        _Shifted(clock, told.now - clock.now()), registry, url, match=match, bearer_token=token, timeout=10.0
+        _Shifted(clock, late.now - clock.now()), registry, url, match=match, bearer_token=token, timeout=10.0
     )
+    cadence = max(late.cadence, late.step)
     feed = Feed(
         mapped,
         _sights(told, mapped, registry),
-        for_cadence(parameters, max(told.cadence, told.step)),
+        for_cadence(parameters, cadence),
         catalogue,
-        max(PACE, told.step),
-        max(told.cadence, told.step),
+        max(PACE, late.step),
+        cadence,
         history,
         Observer((source,), history, 10.0),
-        _Shifted(clock, told.now - clock.now()),
+        _Shifted(clock, late.now - clock.now()),
     )
-    return feed, feed.judged(window)
+    moments = late.ticks[:: -max(1, round(BETWEEN_LOOKS / late.step))]
+    moments = tuple(at for at in moments if at >= late.now - STANDS_FOR)
+    windows = _replayed(late, mapped, history, url, registry)
+    look = _standing([feed.judged(window) for window in windows if window.now in moments])
+    if late is told:
+        return feed, look
+    *_, window = _replayed(told, mapped, _history(told, mapped, since), url, registry)
+    found = detect_all(window, for_cadence(parameters, told.step)).findings
+    slowly = Look(window, look.detection, diagnose(window, found, catalogue))
+    return feed, replace(look, diagnoses=_joined(look, slowly), before=window)
+
+
+def _history(told: Told, mapped: Mapped, horizon: float) -> History:
+    return History(mapped.topology, horizon, len(told.ticks) + int(HORIZON / told.step) + 2)
+
+
+def _standing(looks: Sequence[Look]) -> Look:
+    """The last look, and what earlier ones showed on entities of which it shows nothing: a cause that comes and goes stands.
+
+    As the warden has it, of whose incidents one is over when its cause has stayed away. Once in all these looks is chance.
+    """
+    last, entities = looks[-1], Counter(entity for look in looks for entity in {one.entity for one in look.diagnoses})
+    for look in looks[-2::-1]:
+        often = tuple(one for one in look.diagnoses if entities[one.entity] > 1)
+        last = replace(last, diagnoses=_joined(last, replace(look, diagnoses=often)))
+    return last
+
+
+def _joined(first: Look, then: Look) -> tuple[Diagnosis, ...]:
+    """The diagnoses of `first`, and those of `then` on other entities; likeliest first, as `diagnose` ranks them."""
+    told = {one.entity for one in first.diagnoses}
+    both = (*first.diagnoses, *(one for one in then.diagnoses if one.entity not in told))
+    return tuple(sorted(both, key=lambda one: (not one.enough, -one.score)))
 
 
 def _replayed(told: Told, mapped: Mapped, history: History, url: str, registry: Registry) -> Iterator[Window]:

@@ -17,7 +17,7 @@ from serving.telemetry.promql import Past, PromqlClient, PromqlError, Series
 from serving.telemetry.reading import Reading
 from serving.telemetry.registry import Registry
 
-MOST_TICKS = 240  # a window of more says nothing more, and costs
+MOST_TICKS = 300  # in one window: ten minutes of readings every two seconds, which is what the warden keeps
 USUAL_CADENCE = 15.0  # where no engine was sampled lately: what most Prometheus configurations use
 _SECONDS = 60.0  # for one query
 _LOOKED_AT = 150.0  # seconds of sampling times that tell the cadence

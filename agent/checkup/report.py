@@ -167,7 +167,7 @@ def report(
         look.window.now,
         source,
         urls,
-        (look.seconds, len(look.window.times)),
+        (look.seconds, look.readings),
         verdict,
         _says(verdict, look, engines, rows),
         engines=engines,
