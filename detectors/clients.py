@@ -6,6 +6,7 @@ engine drove them away is not asked here: that is diagnosis.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import ClientsParameters
@@ -73,7 +74,27 @@ def _by_engine(window: Window, seconds: float) -> tuple[Floats, Floats]:
     running = last_present(window.values("engine.running"))
     before = running[:, ~lately][:, -1] if (~lately).any() else running[:, 0]
     begun = np.nan_to_num(first[:, lately]).sum(axis=1)
-    return np.nan_to_num(begun - ended - (running[:, -1] - before)), np.asarray(ended, dtype=np.float64)
+    vanished = np.nan_to_num(begun - ended - (running[:, -1] - before))
+    vanished[_books_apart(window, np.flatnonzero(vanished > 0), seconds)] = 0.0
+    return vanished, np.asarray(ended, dtype=np.float64)
+
+
+def _books_apart(window: Window, rows: NDArray[np.intp], seconds: float) -> NDArray[np.intp]:
+    """Those of `rows` whose first tokens and ends were not told at the same moments: one book was lost or is found again.
+
+    What a counter grew by while nobody could read it shows at once when it is found, and nothing stands against it.
+    """
+    begun = window.histograms.get("engine.ttft")
+    if begun is None or not len(rows):
+        return rows
+    lately = window.times > window.now - 2.0 * seconds
+    told = ~np.isnan(begun.counts[rows][:, lately, -1])
+    apart, ever = np.zeros(len(rows), dtype=np.bool_), np.zeros(len(rows), dtype=np.bool_)
+    for how in ("stop", "length", "error"):
+        known = ~np.isnan(window.values(f"engine.finished.{how}")[rows])
+        ever |= known.any(axis=1)
+        apart |= known.any(axis=1) & (known[:, lately] != told).any(axis=1)
+    return rows[apart | ~ever]
 
 
 def _share(left: Floats, served: Floats) -> Floats:

@@ -106,7 +106,7 @@ def _decode_steady(
     few = in_small_groups(window.topology.peer_group, parameters.least_peers)
     if len(few):
         counts, sums = (part.copy(order="K") for part in steps)
-        counts[few], sums[few] = (part[few] for part in short_waits(window, of_pauses, few))
+        counts[few], sums[few] = short_waits(window, of_pauses, few)
         steps = counts, sums
     now, _ = recent_mean(steps, lately, 1)
     before, _ = recent_mean(steps, ~lately, 1)

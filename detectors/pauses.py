@@ -60,28 +60,28 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
 
 
 def short_waits(window: Window, parameters: PausesParameters, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """The new waits between tokens that are no gaps, at each sample of `rows`, and their summed length.
+    """The new waits between tokens that are no gaps, at each sample of `rows` (ascending), and their summed length.
 
-    Two arrays (engines, times) as of `statistics.histogram_steps`, NaN in all other rows. The mean of these is the pace of
-    an engine between its pauses and those of a crowded machine. How much of all waiting the gaps are is told by the middles
-    of their buckets.
+    Two arrays (rows, times), else as of `statistics.histogram_steps`. The mean of these is the pace of an engine between
+    its pauses and those of a crowded machine. How much of all waiting the gaps are is told by the middles of their buckets.
     """
-    shape = (window.rows, len(window.times))
-    counts, short, all_of_them = (np.full(shape, np.nan) for _ in range(3))
     matrix = window.histograms.get("engine.inter_token")
     if matrix is None or not len(rows):
-        return counts, short
+        nothing = np.full((len(rows), len(window.times)), np.nan)
+        return nothing, nothing
     bucket = _longest(window, matrix, parameters)[1][rows]
     middles = (np.concatenate(([0.0], matrix.bounds[:-1])) + np.append(matrix.bounds[:-1], matrix.bounds[-2])) / 2.0
-    all_of_them[rows] = matrix.counts[rows] @ _of_cumulative(middles)
+    seen = matrix.counts[rows]
+    counts, short = np.empty(seen.shape[:2]), np.empty(seen.shape[:2])
     for place in np.unique(bucket):
-        mine = rows[bucket == place]
-        counts[mine] = matrix.counts[mine, :, place]
-        short[mine] = matrix.counts[mine, :, : place + 1] @ _of_cumulative(middles[: place + 1])
-    new, part, whole = (window.grown("engine.inter_token", values) for values in (counts, short, all_of_them))
+        mine = bucket == place
+        counts[mine] = seen[mine, :, place]
+        short[mine] = seen[mine, :, : place + 1] @ _of_cumulative(middles[: place + 1])
+    whole = seen @ _of_cumulative(middles)
+    new, part, all_of_them = (window.grown("engine.inter_token", values, rows) for values in (counts, short, whole))
     with np.errstate(invalid="ignore", divide="ignore"):  # the buckets tell the shares, the sum how much it was
-        share = np.where(whole > 0, part / whole, part * 0.0)
-    return new, share * histogram_steps(window, "engine.inter_token")[1]
+        share = np.where(all_of_them > 0, part / all_of_them, part * 0.0)
+    return new, share * histogram_steps(window, "engine.inter_token")[1][rows]
 
 
 def _of_cumulative(each: Floats) -> Floats:

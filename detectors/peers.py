@@ -8,6 +8,7 @@ waits on a crowded machine move a mean more than a slow engine does, and pauses 
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import PausesParameters, PeersParameters
@@ -39,11 +40,12 @@ def detect(window: Window, parameters: PeersParameters, of_pauses: PausesParamet
     seen = _Seen(window, parameters, histogram_steps(window, "engine.inter_token"))
     if seen.slowness.shape[1] < IN_A_ROW:
         return ()
-    found = _findings(seen, seen.by_peers() & seen.no_more_load(IN_A_ROW), IN_A_ROW, sure=True)
+    slow = seen.by_peers() & seen.no_more_load(IN_A_ROW)
+    found = _findings(seen, _between_pauses_too(seen, of_pauses, slow), IN_A_ROW, sure=True)
     few = in_small_groups(window.topology.peer_group, parameters.least_peers)
     if not len(few):
         return tuple(found)
-    between = _Seen(window, parameters, short_waits(window, of_pauses, few))
+    between = _Seen(window, parameters, _spread(window, few, short_waits(window, of_pauses, few)))
     known = np.zeros(window.rows, dtype=np.bool_)
     for count, effect in (
         (parameters.blocks_small_group, parameters.effect_small_group),
@@ -55,6 +57,27 @@ def detect(window: Window, parameters: PeersParameters, of_pauses: PausesParamet
         found += _findings(between, slow, count, sure=False)
         known |= slow
     return tuple(found)
+
+
+def _between_pauses_too(seen: "_Seen", of_pauses: PausesParameters, slow: Bools) -> Bools:
+    """Of the `slow` those that are so between their pauses: one standstill while a shape compiles slows no engine."""
+    rows = np.flatnonzero(slow)
+    if not len(rows):
+        return slow
+    lately = seen.window.times > seen.window.now - IN_A_ROW * seen.parameters.block
+    pace, _ = recent_mean(short_waits(seen.window, of_pauses, rows), lately, 1)
+    others, _ = others_median(seen.recent(IN_A_ROW), seen.groups)
+    still = np.zeros_like(slow)
+    with np.errstate(invalid="ignore"):
+        still[rows] = pace >= seen.parameters.effect * others[rows]
+    return still
+
+
+def _spread(window: Window, rows: NDArray[np.intp], steps: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """The `steps` of some rows among those of all, which are unknown."""
+    counts, sums = (np.full((window.rows, len(window.times)), np.nan) for _ in range(2))
+    counts[rows], sums[rows] = steps
+    return counts, sums
 
 
 class _Seen:

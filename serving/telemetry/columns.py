@@ -111,10 +111,16 @@ class Columns:
             self.once(("sums", histogram), lambda: self.grown(histogram, matrix.sums)),
         )
 
-    def grown(self, signal: str, values: Floats) -> Floats:
-        """The increments of `values` (rows, times), a counter that starts anew when `signal` does. Read-only."""
+    def grown(self, signal: str, values: Floats, of: NDArray[np.intp] | None = None) -> Floats:
+        """The increments of `values` (rows, times), a counter that starts anew when `signal` does. Read-only.
+
+        `of`, ascending, says which rows of the window these are; all of them when None.
+        """
         grown = counters.increments(values)
         rows, starts = self._restarts(signal)
+        if of is not None:
+            mine = np.isin(rows, of)
+            rows, starts = np.searchsorted(of, rows[mine]), starts[mine]
         if len(rows):
             grown[rows] = counters.increments(values[rows], starts)
         grown.flags.writeable = False

@@ -1,6 +1,7 @@
 """Each detector finds its fault, painted on one engine of a small healthy fleet, and says it in words with numbers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -155,6 +156,12 @@ def test_with_few_peers_pauses_make_no_engine_slow_and_its_tokens_no_less_steady
     assert {Symptom.STEP_GAPS, Symptom.TTFT_RAISED, Symptom.DECODE_STEADY} <= found
 
 
+def test_one_standstill_while_a_shape_compiles_slows_no_engine(seen: Seen) -> None:
+    fleet = Fleet(engines=8)
+    fleet.gap_share[5, -3], fleet.gap[5, -3] = 0.5, 7.0
+    assert Symptom.SLOWER_THAN_PEERS not in seen(fleet.window()).get("e-5", set())
+
+
 def test_pauses_again_and_again_are_gaps_between_steps(findings: Find) -> None:
     fleet = Fleet()
     fleet.gap_share[3, fleet.last(70)] = 0.02
@@ -248,6 +255,19 @@ def test_clients_that_leave_past_the_door_are_missed_in_the_engines_own_books(fi
     found = [one for one in findings(fleet.window(without=("door.",))) if one.symptom is Symptom.CLIENTS_LEAVING]
     assert [one.entity.name for one in found] == ["e-2"]
     assert "never finished" in found[0].evidence[0].says
+
+
+@pytest.mark.parametrize("back_after", [6.0, 0.0])
+def test_a_book_that_was_lost_and_is_found_again_is_no_crowd_of_clients_that_left(back_after: float, seen: Seen) -> None:
+    fleet = Fleet()
+    window = fleet.window(without=("door.",))
+    begun = window.histograms["engine.ttft"]
+    gone = (window.times > NOW - 90.0) & (window.times <= NOW - back_after)
+    counts, sums = begun.counts.copy(), begun.sums.copy()
+    counts[:, gone], sums[:, gone] = np.nan, np.nan
+    renamed = replace(begun, counts=counts, sums=sums)
+    found = seen(replace(window, histograms={**window.histograms, "engine.ttft": renamed}))
+    assert Symptom.CLIENTS_LEAVING not in set().union(*found.values())
 
 
 def test_a_source_that_fails_for_long_is_blind_and_one_miss_is_not(seen: Seen) -> None:
