@@ -17,7 +17,7 @@ from serving.fleet.entity import Entity, EntityKind
 from serving.telemetry.window import Window
 
 NEEDS: frozenset[str] = frozenset()
-HELPED_BY = frozenset({"engine.inter_token"})
+HELPED_BY = frozenset({"engine.inter_token", "engine.process_start"})
 
 
 def detect(window: Window, parameters: FabricParameters) -> tuple[Finding, ...]:
@@ -78,7 +78,10 @@ def _link_errors(window: Window, parameters: FabricParameters) -> Iterator[Findi
 
 
 def _slow(window: Window, parameters: FabricParameters) -> Iterator[Finding]:
-    """Engines behind one switch that take longer for a token than the usual engine of their peer group."""
+    """Engines behind one switch that take longer for a token than the usual engine of their peer group.
+
+    Those that have just been started anew say nothing: a rollout and its way back go from switch to switch too.
+    """
     if not window.rows or not len(window.times):
         return
     switches, place = engine_switches(window.topology)
@@ -86,6 +89,8 @@ def _slow(window: Window, parameters: FabricParameters) -> Iterator[Finding]:
         return
     lately = window.times > window.now - parameters.over
     recent, _ = recent_mean(histogram_steps(window, "engine.inter_token"), lately, parameters.least_tokens)
+    begun = window.latest("engine.process_start", np.inf)
+    recent = np.where(begun > window.now - parameters.over - parameters.young, np.nan, recent)
     usual = _usual_elsewhere(recent, window.topology.peer_group, place)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = recent / usual

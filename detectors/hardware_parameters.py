@@ -67,6 +67,7 @@ class FabricParameters(Strict):
     """Switches and NVLink domains (detectors.fabric)."""
 
     over: Seconds
+    young: Seconds
     least: Count
     share: Share
     elsewhere: Share
