@@ -59,6 +59,7 @@ VARIABLES: Mapping[str, Variable] = MappingProxyType(
         "ready": Variable(cel.Type.BOOL, "the target answered its scrape after the last action"),
         "target_state": Variable(cel.Type.STRING, "serving, drained, ejected, down or blind"),
         "healthy_peers": Variable(cel.Type.DOUBLE, "peers of the target that serve and that no incident blames"),
+        "roomy_peers": Variable(cel.Type.DOUBLE, "of these, those with an empty queue and a fifth of their KV cache free"),
         "total_peers": Variable(cel.Type.DOUBLE, "peers of the target: same model, hardware and role"),
         "signal": Variable(
             cel.Type.Map(cel.Type.STRING, cel.Type.DOUBLE),

@@ -27,6 +27,12 @@ SLO_SPAN = 30.0
 TABLE_FRESH = 60.0
 """Seconds for which what an exporter of GPUs or nodes said is of now: they are read every 15 or 30 s."""
 
+QUEUE_EMPTY = 1.0
+"""Requests: one may always be about to be let in."""
+
+CACHE_ROOMY = 0.8
+"""Share of the KV blocks in use up to which an engine has room for more requests than it has."""
+
 _WORSE = (Standing.SERVING, Standing.DRAINED, Standing.EJECTED, Standing.DOWN, Standing.BLIND)
 _MORE_IS_BETTER = frozenset({"requests", "success", "steps_per_second", "generation_tokens_per_second"})
 
@@ -130,6 +136,7 @@ def _of_engines(
     known: dict[str, Callable[[], Fact]] = {
         "target_state": lambda: str(max((state.standing[engine.name] for engine in engines), key=_WORSE.index)),
         "healthy_peers": lambda: float(min(len(_healthy(peers, state)) for peers in _others(engines, state).values())),
+        "roomy_peers": lambda: float(min(_roomy(peers, state) for peers in _others(engines, state).values())),
         "total_peers": lambda: float(min(map(len, _others(engines, state).values()))),
         "signal": lambda: OnDemand(_signals(engines, target, state, since, at)),
     }
@@ -203,6 +210,14 @@ def _of_users(engines: tuple[Entity, ...], state: FleetState, span: Span) -> dic
     slo = OnDemand({name: partial(measured, name) for name in MEASURES})
     goal = OnDemand({name: partial(aimed, name) for name in GOALS})
     return {"slo": lambda: slo, "goal": lambda: goal}
+
+
+def _roomy(peers: Iterable[Entity], state: FleetState) -> int:
+    """How many of the healthy can take more; NaN in what they tell counts as no room."""
+    rows = [state.topology.row_of[peer.name] for peer in _healthy(peers, state)]
+    waiting = state.window.latest("engine.waiting", state.policy.freshness)[rows]
+    usage = state.window.latest("engine.kv_usage", state.policy.freshness)[rows]
+    return int(((waiting <= QUEUE_EMPTY) & (usage <= CACHE_ROOMY)).sum())
 
 
 def _healthy(peers: Iterable[Entity], state: FleetState) -> list[Entity]:

@@ -377,3 +377,24 @@ def test_verification_begins_when_every_step_is_over(world: Any) -> None:
     verifying = apply(incident, event)
     decision = decide(verifying, book, world.fleet(4).state([verifying]), world.auto, world.specs, now=now)
     assert (decision.verdict, decision.reason) == (Verdict.WAIT, Reason.VERIFYING)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "usage", "acts"), [(0.0, 0.3, True), (1.0, 0.8, True), (4.0, 0.3, False), (0.0, 0.9, False)]
+)
+def test_a_full_engine_is_given_less_only_where_a_peer_has_room(
+    world: Any, waiting: float, usage: float, acts: bool
+) -> None:
+    fleet = world.fleet(3).set("engine.waiting", waiting).set("engine.kv_usage", usage)
+    decision = world.decided(
+        fleet.set("engine.waiting", 20.0, 0).set("engine.kv_usage", 1.0, 0), world.opened("engine.kv_pressure")
+    )
+    assert (decision.verdict is Verdict.ACT) == acts
+    assert acts or decision.reason is Reason.GUARD_FALSE
+
+
+def test_a_peer_that_does_not_tell_its_room_has_none(world: Any) -> None:
+    fleet = world.fleet(3)
+    del fleet.rows["engine.kv_usage"]
+    decision = world.decided(fleet, world.opened("engine.kv_pressure"))
+    assert decision.reason is Reason.GUARD_FALSE
