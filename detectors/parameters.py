@@ -78,6 +78,7 @@ class PausesParameters(Strict):
     z: Amount
     z_small_group: Amount
     ratio: Ratio
+    load_within: Ratio
     least_readings: Count
     least_blocks: Count
     least_peers: Count

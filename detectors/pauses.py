@@ -3,7 +3,8 @@
 A collector's pause leaves a few very long waits between tokens in the histogram while most stay as short as ever, so
 the tell is how often a reading holds a gap, not the mean. Compared with peers and with the engine's own past, since on
 a crowded machine every engine has gaps now and then. What is compared is the rate of gaps: a reading that holds one may
-hold several, so that of gaps at random `1 - exp(-rate)` of the readings hold any.
+hold several, so that of gaps at random `1 - exp(-rate)` of the readings hold any. An engine with more to compute than its
+peers has more waits behind prompts, and is not judged.
 """
 
 import numpy as np
@@ -16,7 +17,7 @@ from serving.telemetry.columns import HistogramMatrix
 from serving.telemetry.window import Window
 
 NEEDS = frozenset({"engine.inter_token"})
-HELPED_BY = frozenset({"engine.process_start"})
+HELPED_BY = frozenset({"engine.process_start", "engine.step_tokens"})
 
 
 def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
@@ -44,6 +45,8 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
         z = np.where(peers < parameters.least_peers, parameters.z_small_group, parameters.z)
         found &= (told - reference >= z * scatter) & ((peers > 0) | ~np.isnan(past))
         bar = np.fmax(parameters.share_each, _share_at(parameters.ratio_each, reference))
+        tokens = window.rate("engine.step_tokens", parameters.over)
+        found &= ~(tokens > parameters.load_within * others_median(tokens, window.topology.peer_group)[0])
         found &= (per_block[:, -spanned:] >= bar[:, None]).all(axis=1) & (per_block.shape[1] >= spanned)
     findings = []
     for row in np.flatnonzero(found):
