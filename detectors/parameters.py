@@ -78,7 +78,6 @@ class PausesParameters(Strict):
     z: Amount
     z_small_group: Amount
     ratio: Ratio
-    load_within: Ratio
     least_readings: Count
     least_blocks: Count
     least_peers: Count

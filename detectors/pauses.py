@@ -4,7 +4,7 @@ A collector's pause leaves a few very long waits between tokens in the histogram
 the tell is how often a reading holds a gap, not the mean. Compared with peers and with the engine's own past, since on
 a crowded machine every engine has gaps now and then. What is compared is the rate of gaps: a reading that holds one may
 hold several, so that of gaps at random `1 - exp(-rate)` of the readings hold any. An engine with more to compute than its
-peers has more waits behind prompts, and is not judged.
+peers has as many more waits behind prompts.
 """
 
 import numpy as np
@@ -37,16 +37,15 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
     past = own_past(per_block, spanned, parameters.least_blocks)
     others, peers = others_median(share, window.topology.peer_group)
     worst = others_largest(share, window.topology.peer_group)
-    reference = np.fmax(past, np.where(peers < parameters.least_peers, worst, others))
+    beside = _share_at(_more_load(window, parameters), np.where(peers < parameters.least_peers, worst, others))
+    reference = np.fmax(past, beside)
     with np.errstate(invalid="ignore", divide="ignore"):
         told = np.minimum(share, 1.0 - 0.5 / seen)  # a gap in every reading is no proof of more than the readings can tell
-        found = (told >= parameters.share) & (told >= _share_at(parameters.ratio, reference))
+        found = (told >= parameters.share) & (told >= _share_at(parameters.ratio, np.nan_to_num(reference)))
         scatter = np.sqrt(np.fmax(reference, 1.0 / seen) * (1.0 - reference) / seen)  # of a binomial share
         z = np.where(peers < parameters.least_peers, parameters.z_small_group, parameters.z)
         found &= (told - reference >= z * scatter) & ((peers > 0) | ~np.isnan(past))
-        bar = np.fmax(parameters.share_each, _share_at(parameters.ratio_each, reference))
-        tokens = window.rate("engine.step_tokens", parameters.over)
-        found &= ~(tokens > parameters.load_within * others_median(tokens, window.topology.peer_group)[0])
+        bar = np.fmax(parameters.share_each, _share_at(parameters.ratio_each, np.nan_to_num(reference)))
         found &= (per_block[:, -spanned:] >= bar[:, None]).all(axis=1) & (per_block.shape[1] >= spanned)
     findings = []
     for row in np.flatnonzero(found):
@@ -99,9 +98,17 @@ def _longest(window: Window, matrix: HistogramMatrix, parameters: PausesParamete
     return typical, np.minimum(bucket, len(matrix.bounds) - 2)
 
 
-def _share_at(ratio: float, reference: Floats) -> Floats:
+def _more_load(window: Window, parameters: PausesParameters) -> Floats:
+    """How many times as much each engine has to compute as its peers; 1 where it is less, or unknown. (engines,)."""
+    tokens = window.rate("engine.step_tokens", parameters.over)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        more = tokens / others_median(tokens, window.topology.peer_group)[0]
+    return np.asarray(np.where(np.isfinite(more), np.fmax(more, 1.0), 1.0))
+
+
+def _share_at(ratio: float | Floats, reference: Floats) -> Floats:
     """The share of readings that hold a gap where gaps come `ratio` times as often as at a share of `reference`."""
-    return np.asarray(1.0 - (1.0 - np.nan_to_num(reference)) ** ratio)
+    return np.asarray(1.0 - (1.0 - reference) ** ratio)
 
 
 def _gaps(window: Window, matrix: HistogramMatrix, bucket: NDArray[np.intp]) -> Floats:

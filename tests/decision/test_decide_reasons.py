@@ -383,7 +383,7 @@ def test_verification_begins_when_every_step_is_over(world: Any) -> None:
     ("waiting", "usage", "acts"), [(0.0, 0.3, True), (1.0, 0.8, True), (4.0, 0.3, False), (0.0, 0.9, False)]
 )
 def test_a_full_engine_is_given_less_only_where_a_peer_has_room(
-    world: Any, waiting: float, usage: float, acts: bool
+    world: Any, waiting: float, usage: float, *, acts: bool
 ) -> None:
     fleet = world.fleet(3).set("engine.waiting", waiting).set("engine.kv_usage", usage)
     decision = world.decided(
