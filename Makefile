@@ -35,7 +35,7 @@ up: .venv/.ready ## start a simulated fleet, its front door, a load and the ward
 	@$(BIN)/fleetwarden up
 
 test: .venv/.ready ## run the tests that need no vLLM
-	@$(BIN)/pytest -q -m "not real_vllm" -n 4 --dist loadfile
+	@$(BIN)/pytest -q -m "not real_vllm" -n 3 --dist loadfile
 
 test-real: .venv/.vllm-ready ## run the tests against real vLLM engines
 	@$(BIN)/pytest -q -m real_vllm

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_LAST_TURNS = 5
+
 
 class LoopThread:
     """Runs coroutines on its own loop. The thread is a daemon: a stuck coroutine never keeps the process alive."""
@@ -61,3 +63,5 @@ async def _ended(last: Coroutine[Any, Any, object] | None) -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+    for _ in range(_LAST_TURNS):  # a transport that was closed lets go of its socket one turn later
+        await asyncio.sleep(0)
