@@ -1,7 +1,7 @@
 """What the process asks of its allocator, for fleets of ten thousands of engines.
 
 A step over 40,000 engines takes and frees some hundred arrays of 20 MB each. Handed back to the kernel in between, each page
-of them is cleared anew, which costs about as much as a fifth of the detectors' work (benchmarks/step.py).
+of them is cleared anew, which costs about as much as a sixth of the detectors' work (benchmarks/step.py).
 """
 
 import ctypes

@@ -93,7 +93,9 @@ def _of_cumulative(each: Floats) -> Floats:
 
 def _longest(window: Window, matrix: HistogramMatrix, parameters: PausesParameters) -> tuple[Floats, NDArray[np.intp]]:
     """The usual wait between tokens in seconds, and the bucket of the longest that is no gap. (engines,) both."""
-    typical = window.quantile("engine.inter_token", 0.5, parameters.over)
+    typical = window.once(
+        ("usual wait", parameters.over), lambda: window.quantile("engine.inter_token", 0.5, parameters.over)
+    )
     bucket = np.searchsorted(matrix.bounds, np.fmax(parameters.gap, parameters.gap_ratio * np.nan_to_num(typical)))
     return typical, np.minimum(bucket, len(matrix.bounds) - 2)
 

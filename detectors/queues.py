@@ -81,7 +81,7 @@ def _few_run(window: Window, parameters: QueuesParameters, readable: Bools) -> l
     name = "engine.waiting.capacity" if "engine.waiting.capacity" in window.signals else "engine.waiting"
     lately = window.times > window.now - parameters.hold
     waiting, running = window.values(name), window.values("engine.running")
-    if not _queued(waiting, lately).any():
+    if not _anybody_queues(waiting, lately):
         return []
     ceiling = np.fmax.reduce(running, axis=1, initial=-np.inf)
     stuck = condition(waiting, (waiting > 0) & (running <= parameters.running_share * ceiling[:, None]))[:, lately]
@@ -139,9 +139,9 @@ def _deferred(window: Window, parameters: QueuesParameters, readable: Bools) -> 
     ]
 
 
-def _queued(waiting: Floats, lately: Bools) -> Bools:
-    """Where no reading of late shows an empty queue: without such a one there is nothing to compare. (engines,)."""
-    return np.asarray(np.fmin.reduce(waiting[:, lately], axis=1, initial=np.inf) > 0)
+def _anybody_queues(waiting: Floats, lately: Bools) -> bool:
+    """Whether any engine shows no empty queue of late: without such a one there is nothing to compare."""
+    return bool((np.fmin.reduce(waiting[:, lately], axis=1, initial=np.inf) > 0).any())
 
 
 def _finding(window: Window, row: int, since: float, severity: float, signal: str, says: str, value: float) -> Finding:
@@ -157,7 +157,7 @@ def batches_kept_small(window: Window, parameters: QueuesParameters) -> tuple[Bo
     """
     lately = window.times > window.now - parameters.hold
     waiting, running = window.values("engine.waiting"), window.values("engine.running")
-    if not _queued(waiting, lately).any():
+    if not _anybody_queues(waiting, lately):
         return np.zeros(window.rows, dtype=np.bool_), np.full(window.rows, np.nan)
     ceiling = np.fmax.reduce(running[:, ~lately], axis=1, initial=-np.inf)
     small = condition(waiting, (waiting > 0) & (running <= parameters.small_share * ceiling[:, None]))[:, lately]

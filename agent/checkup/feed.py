@@ -19,7 +19,7 @@ from agent.checkup.places import MetricsPlace, NoPlace
 from agent.checkup.sight import Sight, sight_of
 from agent.diagnosis.catalogue import Catalogue
 from agent.diagnosis.diagnosis import Diagnosis
-from agent.diagnosis.rank import diagnose
+from agent.diagnosis.rank import diagnose, ranked
 from agent.observe import Observer
 from agent.track import TrackParameters
 from detectors.catalogue import Detection, detect_all
@@ -218,10 +218,9 @@ def _standing(looks: Sequence[Look]) -> Look:
 
 
 def _joined(first: Look, then: Look) -> tuple[Diagnosis, ...]:
-    """The diagnoses of `first`, and those of `then` on other entities; likeliest first, as `diagnose` ranks them."""
+    """The diagnoses of `first`, and those of `then` on other entities."""
     told = {one.entity for one in first.diagnoses}
-    both = (*first.diagnoses, *(one for one in then.diagnoses if one.entity not in told))
-    return tuple(sorted(both, key=lambda one: (not one.enough, -one.score)))
+    return ranked((*first.diagnoses, *(one for one in then.diagnoses if one.entity not in told)))
 
 
 def _replayed(told: Told, mapped: Mapped, history: History, url: str, registry: Registry) -> Iterator[Window]:

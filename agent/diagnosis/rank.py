@@ -57,6 +57,11 @@ def diagnose(
             continue
         unexplained -= {id(finding) for finding in one.explains}
         diagnoses.append(_diagnosis(window, everything, catalogue, one, scored))
+    return ranked(diagnoses)
+
+
+def ranked(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """Likeliest first; those with enough evidence before those without."""
     return tuple(sorted(diagnoses, key=lambda diagnosis: (not diagnosis.enough, -diagnosis.score)))
 
 
