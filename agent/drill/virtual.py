@@ -27,10 +27,10 @@ from serving.fleet.entity import Entity, EntityKind
 from serving.fleet.places import engines_on, gpus_on
 from serving.virtual.faults.kind import Injection, entities
 from serving.virtual.faults.naming import Meant, meant
-from serving.virtual.fleet import TICK_S
 
 USUAL = FleetSize(engines=16, models=1, tp=1, rps=1.0, experts=32, seed=0, warm_up=420.0)
 """One model with a mixture of experts: small, and every shipped drill has something to break."""
+MOMENT_S = 1.0  # of life between two questions whether a look is due
 BACK = {"door.drain": "door.undrain", "node.cordon": "node.uncordon"}
 
 
@@ -158,8 +158,8 @@ class VirtualDrillFleet:
         return chosen
 
     def _live(self, seconds: float) -> None:
-        for _ in range(math.ceil(seconds / TICK_S)):
-            self._fleet.advance(TICK_S)
+        for _ in range(math.ceil(seconds / MOMENT_S)):
+            self._fleet.advance(MOMENT_S)
             if self._fleet.now >= self._next_look:
                 self._look()
 

@@ -76,7 +76,7 @@ class Making:
                 reach=frozenset().union(*(reach(topology, target) for target in one.targets)),
                 began=one.begins,
                 cured_at=one.cured_at,
-                expected=table[one.spec.name],
+                expected=_here(table[one.spec.name], self._fleet),
                 curable=one.kind.cure is not Cure.NOTHING,
                 grounds=_grounds(topology, one.targets, table[one.spec.name]),
             )
@@ -96,6 +96,13 @@ class Making:
         elif one.injection is not None and not one.undone and one.ends <= now:
             one.injection.undo()
             one.undone = True
+
+
+def _here(expected: Expected | Allowed, fleet: VirtualFleet) -> Expected | Allowed:
+    """What is expected in this fleet: nothing is to be done about what only makes ranks wait where engines have one rank."""
+    if isinstance(expected, Allowed) or not expected.between_ranks or any(model.tp > 1 for model in fleet.plan.models):
+        return expected
+    return expected.model_copy(update={"first": (), "later": ()})
 
 
 def _grounds(topology: Topology, targets: Iterable[Entity], expected: Expected | Allowed) -> frozenset[Entity]:

@@ -30,6 +30,7 @@ class Expected(_Strict):
     later: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     around: tuple[EntityKind, ...] = ()
+    between_ranks: bool = False
     physical: bool = True
     because: str = Field(min_length=1)
 

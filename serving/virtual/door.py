@@ -135,7 +135,11 @@ class Door:
 
     def _choose(self, eligible: Rows, count: int, load: Floats) -> Rows:
         shares = np.cumsum(self.weight[eligible])
-        drawn = np.searchsorted(shares, self._rng.uniform(0.0, shares[-1], (2, count)), side="right")
+        at = self._rng.uniform(0.0, shares[-1], (2, count))
+        if shares[-1] == len(shares) and (self.weight[eligible] == 1.0).all():
+            drawn = at.astype(np.intp)  # what the search below finds, where nobody's weight was changed
+        else:
+            drawn = np.searchsorted(shares, at, side="right")
         first, second = eligible[np.minimum(drawn, len(eligible) - 1)]
         better = load[second] / self.weight[second] < load[first] / self.weight[first]
         return np.where(better, second, first)

@@ -1,6 +1,7 @@
 """The fleet in virtual time: all of its columns, moved on together, tick by tick."""
 
 import heapq
+import math
 from collections.abc import Callable
 from itertools import count
 
@@ -22,7 +23,6 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
-TICK_S = 1.0
 PATIENCE_S = 60.0  # how long a client waits for its first token
 
 
@@ -64,10 +64,11 @@ class VirtualFleet:
         heapq.heappush(self._doings, (moment, next(self._numbers), do))
 
     def advance(self, seconds: float) -> None:
-        """Live on for so long, in whole ticks."""
-        for _ in range(round(seconds / TICK_S)):
-            self._tick()
-            self.clock.advance(TICK_S)
+        """Live on for so long, in equal ticks of at most the plan's."""
+        ticks = math.ceil(seconds / self.plan.tick - 1e-9)
+        for _ in range(ticks):
+            self._tick(seconds / ticks)
+            self.clock.advance(seconds / ticks)
 
     def row(self, engine: str) -> int:
         """The row of an engine. Raises KeyError."""
@@ -89,8 +90,8 @@ class VirtualFleet:
         """Engines on whose port somebody listens."""
         return self.processes.up.copy()
 
-    def _tick(self) -> None:
-        now, dt = self.now, TICK_S
+    def _tick(self, dt: float) -> None:
+        now = self.now
         while self._doings and self._doings[0][0] <= now:
             heapq.heappop(self._doings)[2]()
         self._processes(now, dt)

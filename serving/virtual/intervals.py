@@ -1,17 +1,21 @@
-"""Spans of time in rows: how long at least one of a row's spans lasts."""
+"""Spans of time of many things: how long at least one of a thing's spans lasts."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
 
 
-def covered(starts: Floats, ends: Floats) -> Floats:
-    """The length of the union of each row's intervals [start, end): (rows, intervals) -> (rows,). Empty ones add nothing."""
-    if starts.shape[1] == 0:
-        return np.zeros(len(starts))
-    order = np.argsort(starts, axis=1)
-    first = np.take_along_axis(starts, order, axis=1)
-    last = np.maximum.accumulate(np.maximum(np.take_along_axis(ends, order, axis=1), first), axis=1)
-    before = np.concatenate([first[:, :1], last[:, :-1]], axis=1)
-    return np.asarray(np.maximum(last - np.maximum(first, before), 0.0).sum(axis=1))
+def covered(rows: Rows, starts: Floats, ends: Floats, count: int) -> Floats:
+    """The length of the union of the intervals [start, end) of each row, (count,). Empty ones add nothing."""
+    if len(rows) == 0:
+        return np.zeros(count)
+    apart = rows * (float(max(ends.max(), starts.max())) + 1.0)  # so that intervals of different rows never meet
+    order = np.argsort(starts + apart)
+    first = (starts + apart)[order]
+    last = np.maximum.accumulate(np.maximum((ends + apart)[order], first))
+    before = np.concatenate([first[:1], last[:-1]])
+    return np.asarray(
+        np.bincount(rows[order], np.maximum(last - np.maximum(first, before), 0.0), minlength=count), dtype=float
+    )

@@ -48,6 +48,7 @@ class Measures:
         self._bounds = {name: np.array([*bounds, np.inf]) for name, bounds in histograms.items()}
         self._counts = {name: np.zeros((rows, len(bounds))) for name, bounds in self._bounds.items()}
         self._sums = {name: np.zeros(rows) for name in histograms}
+        self._pending: dict[str, list[tuple[Rows, Floats, Floats]]] = {name: [] for name in histograms}
 
     def add(self, counter: str, amounts: Floats) -> None:
         """Count `amounts` (rows,)."""
@@ -58,24 +59,20 @@ class Measures:
         values = self.counters[counter]
         values += np.bincount(rows, minlength=len(values))
 
-    def observe(self, histogram: str, rows: Rows, values: Floats, weights: Floats | float = 1.0) -> None:
-        """Observe `values`, each at its row, `weights` times."""
-        if len(rows) == 0:
-            return
-        bucket = np.searchsorted(self._bounds[histogram], values)
-        counts, sums = self._counts[histogram], self._sums[histogram]
-        many = np.broadcast_to(np.asarray(weights, dtype=np.float64), rows.shape)
-        flat = np.bincount(rows * counts.shape[1] + bucket, many, minlength=counts.size)
-        counts += flat.reshape(counts.shape)
-        sums += np.bincount(rows, values * many, minlength=len(sums))
+    def observe(self, histogram: str, rows: Rows, values: Floats, weights: Floats | None = None) -> None:
+        """Observe `values`, each at its row, `weights` times. They are sorted into buckets when somebody looks."""
+        if len(rows):
+            self._pending[histogram].append((rows, values, np.ones(len(rows)) if weights is None else weights))
 
     def forget(self, rows: Rows) -> None:
         """Begin anew at zero, as a process that starts does."""
+        self._sort_in()
         for values in (*self.counters.values(), *self._counts.values(), *self._sums.values()):
             values[rows] = 0.0
 
     def histograms(self, hidden: Bools) -> Mapping[str, HistogramReading]:
         """All histograms as exposed, cumulative; missing in the rows that are `hidden`."""
+        self._sort_in()
         told = {}
         for name, counts in self._counts.items():
             cumulative, sums = np.cumsum(counts, axis=1), self._sums[name].copy()
@@ -83,3 +80,14 @@ class Measures:
             sums[hidden] = np.nan
             told[name] = HistogramReading(self._bounds[name], cumulative, sums)
         return told
+
+    def _sort_in(self) -> None:
+        for name, pending in self._pending.items():
+            if not pending:
+                continue
+            rows, values, weights = (np.concatenate(parts) for parts in zip(*pending, strict=True))
+            pending.clear()
+            counts = self._counts[name]
+            bucket = np.searchsorted(self._bounds[name], values)
+            counts += np.bincount(rows * counts.shape[1] + bucket, weights, minlength=counts.size).reshape(counts.shape)
+            self._sums[name] += np.bincount(rows, values * weights, minlength=len(counts))

@@ -44,7 +44,12 @@ class ModelPlan:
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """The whole fleet. Engines fill nodes in order, model by model; nodes fill switches, switches zones."""
+    """The whole fleet. Engines fill nodes in order, model by model; nodes fill switches, switches zones.
+
+    `slots` is the most that an engine's batch holds. `tick` is the longest time in seconds that the fleet moves on at once:
+    work within a tick is laid out request by request, but nobody is admitted between two. It was compared with recordings at
+    1 s; at 2 s eight of the 22 comparisons are out of their bounds.
+    """
 
     models: tuple[ModelPlan, ...] = (ModelPlan(),)
     gpus_per_node: int = 4
@@ -52,6 +57,7 @@ class FleetPlan:
     switches_per_zone: int = 2
     seed: int = 0
     slots: int = 32
+    tick: float = 1.0
 
     def __post_init__(self) -> None:
         for model in self.models:

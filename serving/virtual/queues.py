@@ -60,6 +60,14 @@ class Queues:
         at = self._head[rows]
         return Requests(rows, *(self._kept[name][rows, at] for name in ("arrived", "prompt", "output")))
 
+    def all_of(self, rows: Rows) -> Requests:
+        """Everything in the queues of `rows`, which are in ascending order; each queue in its order."""
+        many = self.size[rows]
+        of = np.repeat(rows, many)
+        place = np.arange(len(of)) - np.repeat(np.cumsum(many) - many, many)
+        at = (self._head[of] + place) % LONGEST
+        return Requests(of, *(self._kept[name][of, at] for name in ("arrived", "prompt", "output")))
+
     def pop(self, rows: Rows) -> None:
         """Take the first of each of `rows` away."""
         self._head[rows] = (self._head[rows] + 1) % LONGEST

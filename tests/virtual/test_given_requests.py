@@ -107,8 +107,9 @@ def test_a_list_out_of_order_or_of_uneven_columns_is_refused() -> None:
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted), min_size=1, max_size=8)
 
 
-@given(SPANS)
-def test_covered_is_the_length_of_the_union(spans: list[list[int]]) -> None:
-    starts, ends = np.array(spans, dtype=np.float64).T
-    union = {moment for start, end in spans for moment in range(start, end)}
-    assert covered(starts[None], ends[None]).tolist() == [len(union)]
+@given(st.lists(SPANS, min_size=1, max_size=4))
+def test_covered_is_the_length_of_the_union_of_each_row(spans: list[list[list[int]]]) -> None:
+    flat = [(row, start, end) for row, some in enumerate(spans) for start, end in some]
+    rows, starts, ends = (np.array(column) for column in zip(*flat, strict=True))
+    union = [len({moment for start, end in some for moment in range(start, end)}) for some in spans]
+    assert covered(rows, starts.astype(np.float64), ends.astype(np.float64), len(spans)).tolist() == union

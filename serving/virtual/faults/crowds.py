@@ -12,7 +12,7 @@ import numpy as np
 
 from serving.fleet.entity import EntityKind
 from serving.virtual.faults.kind import Cure, Kind, Parameters
-from serving.virtual.fleet import TICK_S, VirtualFleet
+from serving.virtual.fleet import VirtualFleet
 from serving.virtual.queues import Requests
 from serving.virtual.users import Flood
 
@@ -23,6 +23,7 @@ class Crowd(Flood):
 
     inside: list[float] = field(default_factory=list)
     came: int = 0
+    looked: float = 0.0
 
 
 def _crowd(name: str, fleet: VirtualFleet, row: int, level: float, given: Parameters) -> None:
@@ -31,7 +32,7 @@ def _crowd(name: str, fleet: VirtualFleet, row: int, level: float, given: Parame
     if isinstance(before, Crowd):
         _leave(fleet, before, fleet.now)
     if level > 0:
-        floods[key] = crowd = Crowd(row, 0.0, given["prompt"], given["output"])
+        floods[key] = crowd = Crowd(row, 0.0, given["prompt"], given["output"], looked=fleet.now)
         _come(fleet, key, crowd, given)
 
 
@@ -40,16 +41,19 @@ def _come(fleet: VirtualFleet, key: str, crowd: Crowd, given: Parameters) -> Non
     if fleet.users.floods.get(key) is not crowd:
         return
     _leave(fleet, crowd, fleet.now - given["patience"])
-    count = min(int(fleet.rng.poisson(given["rps"] * TICK_S)), int(given["most"]) - crowd.came)
+    tick = fleet.plan.tick
+    until = fleet.now + tick
+    count = min(int(fleet.rng.poisson(given["rps"] * (until - crowd.looked))), int(given["most"]) - crowd.came)
+    crowd.looked = until
     if crowd.came == 0:
         count = max(count, 1)
     if count > 0 and fleet.processes.up[crowd.row]:
-        arrived = np.sort(fleet.now + TICK_S * fleet.rng.uniform(size=count))
+        arrived = np.sort(fleet.now + tick * fleet.rng.uniform(size=count))
         each = partial(np.full, count)
         fleet.engines.take(Requests(each(crowd.row), arrived, each(crowd.prompt), each(crowd.output)))
         crowd.inside.extend(arrived.tolist())
         crowd.came += count
-    fleet.at(fleet.now + TICK_S, partial(_come, fleet, key, crowd, given))
+    fleet.at(until, partial(_come, fleet, key, crowd, given))
 
 
 def _leave(fleet: VirtualFleet, crowd: Crowd, before: float) -> None:
