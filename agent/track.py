@@ -28,6 +28,7 @@ from serving.fleet.entity import Entity, EntityKind
 BLIND = "telemetry.blind"
 
 _FOR_A_WHILE = (Ending.RULED_OUT, Ending.MERGED)  # ends that say nothing for good about the cause
+_UNDER_REPAIR = frozenset({IncidentState.ACTING, IncidentState.VERIFYING})
 _LONGEST_NAME = 40  # characters of an entity's name in an incident's id
 
 
@@ -62,10 +63,12 @@ def track(
     """The events that the diagnoses of this moment make of the incidents that stand (`Journal.standing`).
 
     At most one open incident an entity. While it is under repair, whatever is diagnosed on its entity is explained by that.
-    Before, the likeliest cause takes it over, and it ends as healed when its cause stays away. An incident that ended with
-    its cause still there (escalated, rejected, ruled out, merged) stands for that cause until it is closed; meanwhile
-    only another cause opens an incident on the entity. On what cannot be seen (`blind`, or said to be so by a diagnosis)
-    nothing is ever taken as gone: no data is not health.
+    Before, the likeliest cause takes it over, and it ends as healed when its cause stays away. What an incident of many
+    things leaves on a few of them while it is repaired or fades (queues that drain after a surge) opens nothing as long as
+    it stands, if it had explained half of those symptoms or more. An incident that ended with its cause still there
+    (escalated, rejected, ruled out, merged) stands for that cause until it is closed; meanwhile only another cause opens an
+    incident on the entity. On what cannot be seen (`blind`, or said to be so by a diagnosis) nothing is ever taken as gone:
+    no data is not health.
     """
     incidents, seen = tuple(standing), tuple(diagnoses)
     unseen = _Unseen(seen, blind)
@@ -82,9 +85,11 @@ def track(
         events += step
     covered = {(incident.cause, incident.entity) for incident in done if incident.id not in closed}
     busy = {incident.entity for incident in open_ones}
+    waning = _waning((*open_ones, *(incident for incident in done if incident.id not in closed)), by_entity)
     for entity, candidates in by_entity.items():
         if entity not in busy:
-            events += _open(candidates, covered, now, parameters)
+            own = [diagnosis for diagnosis in candidates if not any(_aftermath(diagnosis, incident) for incident in waning)]
+            events += _open(own, covered, now, parameters)
     return tuple(events)
 
 
@@ -134,6 +139,24 @@ def _open(
             return
 
 
+def _waning(standing: Iterable[Incident], by_entity: Mapping[Entity, Sequence[Diagnosis]]) -> tuple[Incident, ...]:
+    """The incidents that are under repair, or whose cause is not diagnosed any more where it was."""
+    return tuple(
+        incident
+        for incident in standing
+        if incident.state in _UNDER_REPAIR
+        or all(diagnosis.cause != incident.cause for diagnosis in by_entity.get(incident.entity, ()))
+    )
+
+
+def _aftermath(diagnosis: Diagnosis, incident: Incident) -> bool:
+    """Whether at least half of what this diagnosis explains was explained by an incident of more things than it is about."""
+    own, wider = _shown(diagnosis), _shown(incident.diagnosis)
+    before = own & wider
+    narrower = len({entity for _, entity in own}) < len({entity for _, entity in wider})
+    return narrower and bool(before) and 2 * len(before) >= len(own)
+
+
 def _go_on(
     incident: Incident,
     candidates: Sequence[Diagnosis],
@@ -144,7 +167,7 @@ def _go_on(
     hidden: bool,
 ) -> Iterator[IncidentEvent]:
     """What follows for an open incident from the diagnoses on its entity."""
-    if incident.state in {IncidentState.ACTING, IncidentState.VERIFYING}:
+    if incident.state in _UNDER_REPAIR:
         return  # our own repair explains whatever shows there
     if candidates:
         yield from _still_there(incident, candidates, now, parameters)
@@ -230,6 +253,7 @@ def _shown(diagnosis: Diagnosis) -> set[tuple[Symptom, Entity]]:
 
 
 def _explained_by(incident: Incident, diagnoses: Iterable[Diagnosis]) -> Diagnosis | None:
-    """A diagnosis on something else that accounts for symptoms of the incident."""
+    """A diagnosis on something else that accounts for symptoms of the incident, and is not what it left behind."""
     own = _shown(incident.diagnosis)
-    return next((diagnosis for diagnosis in diagnoses if own & _shown(diagnosis)), None)
+    others = (diagnosis for diagnosis in diagnoses if not _aftermath(diagnosis, incident))
+    return next((diagnosis for diagnosis in others if own & _shown(diagnosis)), None)

@@ -182,6 +182,22 @@ def test_an_incident_that_something_else_explains_is_merged_into_it(watch: Any) 
     assert "overload on model/sim" in events[-1].says
 
 
+def test_what_a_surge_leaves_on_one_engine_while_it_fades_is_no_incident_of_its_own(watch: Any) -> None:
+    queues = tuple(Finding(Symptom.QUEUE_GROWING, engine, 0.0, 1.0, ()) for engine in (ONE, TWO))
+    full = Finding(Symptom.KV_FULL, ONE, 0.0, 1.0, ())
+    surge = Diagnosis("overload", Entity(EntityKind.MODEL, "sim"), 0.9, 0.0, queues)
+    left = Diagnosis("engine.kv_pressure", ONE, 0.9, 0.0, (queues[0], full))
+    watch.look(surge)
+    assert kinds(watch.look_on(left, seconds=PARAMETERS.healed_after)) == [SymptomsGone]
+    assert kinds(watch.look_on(left, seconds=2)) == [Ended, Opened]  # it stays when the surge is long over
+
+
+def test_a_new_symptom_on_one_engine_is_an_incident_also_while_a_surge_fades(watch: Any) -> None:
+    queues = tuple(Finding(Symptom.QUEUE_GROWING, engine, 0.0, 1.0, ()) for engine in (ONE, TWO))
+    watch.look(Diagnosis("overload", Entity(EntityKind.MODEL, "sim"), 0.9, 0.0, queues))
+    assert kinds(watch.look(HUNG)) == [SymptomsGone, Opened]
+
+
 def test_an_escalated_incident_stays_the_record_while_its_cause_persists(watch: Any) -> None:
     end(watch, IncidentState.ESCALATED, Ending.GAVE_UP)
     assert watch.look_on(HUNG, seconds=1_000) == ()
