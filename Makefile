@@ -6,10 +6,10 @@ UV := $(BIN)/uv
 COMPILE := $(UV) pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 --quiet --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm up test test-real check format lock clean
+.PHONY: help setup setup-vllm up test test-real control-plane test-kubernetes check format lock clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(UV): requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Fleetwarden needs Python 3.11 or newer; found $(PYTHON). Try: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
@@ -35,10 +35,16 @@ up: .venv/.ready ## start a simulated fleet, its front door, a load and the ward
 	@$(BIN)/fleetwarden up
 
 test: .venv/.ready ## run the tests that need no vLLM
-	@$(BIN)/pytest -q -m "not real_vllm" -n 3 --dist loadfile
+	@$(BIN)/pytest -q -m "not real_vllm and not real_kubernetes" -n 3 --dist loadfile
 
 test-real: .venv/.vllm-ready ## run the tests against real vLLM engines
 	@$(BIN)/pytest -q -m real_vllm
+
+control-plane: .venv/.ready ## build the Kubernetes control plane for tests (Go; ten minutes, once)
+	@cd tests && ../$(BIN)/python -m control_plane.programs
+
+test-kubernetes: .venv/.ready ## run the tests against a real Kubernetes control plane
+	@$(BIN)/pytest -q -m real_kubernetes
 
 check: .venv/.ready ## format, lint, types, imports and tests
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports && $(MAKE) --no-print-directory test
