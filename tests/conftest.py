@@ -1,5 +1,5 @@
 """Fixtures that several folders of tests share."""
 
-from control_plane.fixtures import control_plane
+from control_plane.fixtures import control_plane, kubelet, namespace
 
-__all__ = ["control_plane"]
+__all__ = ["control_plane", "kubelet", "namespace"]

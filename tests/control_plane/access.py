@@ -50,15 +50,18 @@ class Access:
 
     def kubeconfig(self, user: str = ADMIN) -> Path:
         """A kubeconfig file, as kubectl and every client library read it."""
+        return self.write_kubeconfig(self.directory / f"{user.replace(':', '-')}.kubeconfig", self.token(user))
+
+    def write_kubeconfig(self, path: Path, token: str, namespace: str = "default") -> Path:
+        """Write a kubeconfig file for the bearer of `token`."""
         content = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "test",
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "bearer", "namespace": namespace}}],
             "clusters": [{"name": "test", "cluster": {"server": self.url, "certificate-authority": str(self.certificate)}}],
-            "users": [{"name": user, "user": {"token": self.token(user)}}],
+            "users": [{"name": "bearer", "user": {"token": token}}],
         }
-        path = self.directory / f"{user.replace(':', '-').replace('/', '-')}.kubeconfig"
         return _private(path, yaml.safe_dump(content, sort_keys=False))
 
     def configuration(self, user: str = ADMIN) -> client.Configuration:
