@@ -6,7 +6,7 @@ UV := $(BIN)/uv
 COMPILE := $(UV) pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 --quiet --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm up test test-real control-plane test-kubernetes check format lock clean
+.PHONY: help setup setup-vllm up test test-real control-plane up-kubernetes test-kubernetes check format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ setup-vllm: .venv/.vllm-ready ## the same with real vLLM (CPU build)
 up: .venv/.ready ## start a simulated fleet, its front door, a load and the warden
 	@$(BIN)/fleetwarden up
 
-test: .venv/.ready ## run the tests that need no vLLM
+test: .venv/.ready ## run the tests that need neither vLLM nor Kubernetes
 	@$(BIN)/pytest -q -m "not real_vllm and not real_kubernetes" -n 3 --dist loadfile
 
 test-real: .venv/.vllm-ready ## run the tests against real vLLM engines
@@ -42,6 +42,9 @@ test-real: .venv/.vllm-ready ## run the tests against real vLLM engines
 
 control-plane: .venv/.ready ## build the Kubernetes control plane for tests (Go; ten minutes, once)
 	@cd tests && ../$(BIN)/python -m control_plane.programs
+
+up-kubernetes: .venv/.ready ## start a Kubernetes control plane with six simulated engines on three nodes
+	@cd tests && ../$(BIN)/python -m control_plane.show
 
 test-kubernetes: .venv/.ready ## run the tests against a real Kubernetes control plane
 	@$(BIN)/pytest -q -m real_kubernetes

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,18 +107,12 @@ def _build_one(go: str, name: str, directory: Path) -> None:
     clock = SystemClock()
     began = clock.monotonic()
     say(f"building {name} {version()} into {directory}")
-    building = subprocess.Popen(
-        command, cwd=MODULE, env={**os.environ, "CGO_ENABLED": "0"}, stderr=subprocess.PIPE, text=True
-    )
-    lines: list[str] = []
-    reader = threading.Thread(target=_collect, args=(building, lines))
-    reader.start()
-    while reader.is_alive():
-        reader.join(SAY_EVERY_S)
-        if reader.is_alive():
-            say(f"  {name}: {len(lines)} packages after {clock.monotonic() - began:.0f} s")
     try:
-        if building.wait() != 0:
+        with subprocess.Popen(
+            command, cwd=MODULE, env={**os.environ, "CGO_ENABLED": "0"}, stderr=subprocess.PIPE, text=True
+        ) as building:
+            lines = _follow(building, lambda count: say(f"  {name}: {count} packages, {clock.monotonic() - began:.0f} s"))
+        if building.returncode != 0:
             raise MissingProgramsError(f"go could not build {name}:\n" + "\n".join(lines[-30:]))
         partial.replace(directory / name)
     finally:
@@ -126,9 +120,16 @@ def _build_one(go: str, name: str, directory: Path) -> None:
     say(f"built {name} in {clock.monotonic() - began:.0f} s")
 
 
-def _collect(process: "subprocess.Popen[str]", lines: list[str]) -> None:
-    """Go names each package on stderr as it compiles it, and its complaints."""
-    lines.extend(line.rstrip() for line in process.stderr or ())
+def _follow(building: "subprocess.Popen[str]", tell: Callable[[int], None]) -> list[str]:
+    """The lines that go writes, one for each package that it compiles, and its complaints; their count is told at times."""
+    lines: list[str] = []
+    reader = threading.Thread(target=lambda: lines.extend(map(str.rstrip, building.stderr or ())), daemon=True)
+    reader.start()
+    while reader.is_alive():
+        reader.join(SAY_EVERY_S)
+        if reader.is_alive():
+            tell(len(lines))
+    return lines
 
 
 def _runs(path: Path) -> bool:

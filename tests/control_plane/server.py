@@ -61,7 +61,7 @@ class ControlPlane:
         try:
             self.guard = self._end.enter_context(OrphanGuard())
             self._end.callback(self._stop)
-            self._start_on_free_ports()
+            self._start_onfree_ports()
         except BaseException:
             self._end.close()
             raise
@@ -134,7 +134,7 @@ class ControlPlane:
         self.api_server.start()
         self._await("kube-apiserver", f"{self.url}/readyz")
 
-    def _start_on_free_ports(self) -> None:
+    def _start_onfree_ports(self) -> None:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 self._start()
@@ -151,7 +151,7 @@ class ControlPlane:
 
     def _start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        ports = Ports(*_free_ports(5))
+        ports = Ports(*free_ports(5))
         certificate = self.directory / "certificates" / "apiserver.crt"
         self._access = Access(f"https://{HOST}:{ports.api_server}", certificate, self.directory, self.settings.users)
         key = signing_key(self.directory / "service-accounts.key")
@@ -231,7 +231,7 @@ class ControlPlane:
         return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now, all different."""
     probes = [socket.create_server((HOST, 0)) for _ in range(count)]
     ports = [probe.getsockname()[1] for probe in probes]
