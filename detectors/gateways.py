@@ -21,7 +21,7 @@ from serving.telemetry.window import Window
 
 NEEDS: frozenset[str] = frozenset()
 HELPED_BY = frozenset(
-    {"door.started", "door.in_flight", "door.finished.ok", "engine.running", "engine.waiting", "scrape.up"}
+    {"door.started", "door.in_flight", "door.finished.ok", "door.weight", "engine.running", "engine.waiting", "scrape.up"}
 )
 
 
@@ -112,12 +112,17 @@ def _starved(window: Window, parameters: GatewaysParameters, up: Bools) -> Itera
     waiting = window.values("engine.waiting", seconds)
     queues = row_mean(condition(waiting, waiting > 0)) >= parameters.queue_share
     found = np.zeros(window.rows, dtype=np.bool_)
+    weight = window.latest("door.weight", np.inf)
     for rows in window.topology.rows_of_model.values():
         served = rows[~nothing[rows]]
         fair = float(np.nansum(sent[rows])) / len(rows)
-        queued = len(served) and queues[served].any() and fair >= parameters.expected_least
-        if queued or (fair >= parameters.expected_alone and _at_once(window, parameters, rows[starved[rows]])):
+        if len(served) and queues[served].any() and fair >= parameters.expected_least:
             found[rows] = starved[rows]
+            continue
+        due = fair * weight[rows] / np.mean(weight[rows])
+        surely = rows[starved[rows] & ((due >= parameters.expected_weighed) | (fair >= parameters.expected_alone))]
+        if _at_once(window, parameters, surely):
+            found[surely] = True
     for door, rows in _gateways(window, np.flatnonzero(found)).items():
         names = ", ".join(window.topology.engines[row].name for row in rows[:3])
         more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""  # noqa: PLR2004 - so many are named

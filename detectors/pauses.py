@@ -43,8 +43,11 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
         told = np.minimum(share, 1.0 - 0.5 / seen)  # a gap in every reading is no proof of more than the readings can tell
         found = (told >= parameters.share) & (told >= _share_at(parameters.ratio, np.nan_to_num(reference)))
         scatter = np.sqrt(np.fmax(reference, 1.0 / seen) * (1.0 - reference) / seen)  # of a binomial share
-        z = np.where(peers < parameters.least_peers, parameters.z_small_group, parameters.z)
-        found &= (told - reference >= z * scatter) & ((peers > 0) | ~np.isnan(past))
+        small = peers < parameters.least_peers
+        beyond = np.where(
+            small, told - reference >= parameters.z_small_group * scatter, _surprise(told, reference, seen) >= parameters.z
+        )
+        found &= beyond & ((peers > 0) | ~np.isnan(past))
         bar = np.fmax(parameters.share_each, _share_at(parameters.ratio_each, np.nan_to_num(reference)))
         found &= (per_block[:, -spanned:] >= bar[:, None]).all(axis=1) & (per_block.shape[1] >= spanned)
     findings = []
@@ -59,6 +62,19 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
         since = window.now - parameters.over
         findings.append(Finding(Symptom.STEP_GAPS, window.topology.engines[row], since, severity, evidence))
     return tuple(findings)
+
+
+def _surprise(share: Floats, reference: Floats, seen: NDArray[np.intp]) -> Floats:
+    """How far a share of so many readings is above a reference, in standard deviations: the signed root of the deviance.
+
+    A few readings of a rare thing scatter far more to the upper side than a normal distribution of their variance has it
+    (the signed root of the likelihood ratio is normal to a higher order; Barndorff-Nielsen and Cox 1994, chapter 6).
+    """
+    least = 1.0 / np.maximum(seen, 1)
+    usual = np.clip(reference, least, 1.0 - least)
+    now = np.clip(share, 0.5 * least, 1.0 - 0.5 * least)
+    deviance = 2.0 * seen * (now * np.log(now / usual) + (1.0 - now) * np.log((1.0 - now) / (1.0 - usual)))
+    return np.asarray(np.sign(now - usual) * np.sqrt(np.maximum(deviance, 0.0)))
 
 
 def short_waits(window: Window, parameters: PausesParameters, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:

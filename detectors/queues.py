@@ -139,6 +139,14 @@ def _deferred(window: Window, parameters: QueuesParameters, readable: Bools) -> 
     ]
 
 
+def _busier(window: Window, parameters: QueuesParameters) -> Bools:
+    """Whether engines compute more tokens than before. Unknown counts as more. (engines,)."""
+    steps = window.increments("engine.step_tokens")
+    lately = window.times > window.now - parameters.hold
+    with np.errstate(invalid="ignore"):
+        return np.asarray(~(row_mean(steps[:, lately]) <= parameters.busier * row_mean(steps[:, ~lately])))
+
+
 def _anybody_queues(waiting: Floats, lately: Bools) -> bool:
     """Whether any engine shows no empty queue of late: without such a one there is nothing to compare."""
     return bool((np.fmin.reduce(waiting[:, lately], axis=1, initial=np.inf) > 0).any())
@@ -152,6 +160,7 @@ def _finding(window: Window, row: int, since: float, severity: float, signal: st
 def batches_kept_small(window: Window, parameters: QueuesParameters) -> tuple[Bools, Floats]:
     """Where requests wait for room throughout, with a batch far below what it was and a cache that has room.
 
+    A crowd that waits tells of a batch that is not so far below, as long as the engine computes no more than it did.
     Returns whether it is so, and the largest batch seen, both (engines,). Whether first tokens come is not asked: a limit
     outside the engine lets some pass.
     """
@@ -160,7 +169,9 @@ def batches_kept_small(window: Window, parameters: QueuesParameters) -> tuple[Bo
     if not _anybody_queues(waiting, lately):
         return np.zeros(window.rows, dtype=np.bool_), np.full(window.rows, np.nan)
     ceiling = np.fmax.reduce(running[:, ~lately], axis=1, initial=-np.inf)
-    small = condition(waiting, (waiting > 0) & (running <= parameters.small_share * ceiling[:, None]))[:, lately]
+    few, fewer = (running <= share * ceiling[:, None] for share in (parameters.crowded_share, parameters.small_share))
+    crowded = few & (waiting >= parameters.crowd * running) & ~_busier(window, parameters)[:, None]
+    small = condition(waiting, (waiting > 0) & (fewer | crowded))[:, lately]
     usage = row_mean(window.values("engine.kv_usage", parameters.hold))
     enough = (~np.isnan(small)).sum(axis=1) >= parameters.least_readings
     found = enough & (row_mean(small) == 1.0) & (ceiling >= parameters.batch_least) & (usage <= parameters.kv_below)

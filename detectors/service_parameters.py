@@ -13,6 +13,9 @@ class QueuesParameters(Strict):
     least_readings: Count
     running_share: Share
     small_share: Share
+    crowded_share: Share
+    crowd: Ratio
+    busier: Ratio
     batch_least: Count
     kv_below: Share
     deferred_over: Seconds
@@ -105,6 +108,7 @@ class GatewaysParameters(Strict):
     starved_over: Seconds
     expected_least: Amount
     expected_alone: Amount
+    expected_weighed: Amount
     together: Seconds
     queue_share: Share
 

@@ -16,8 +16,8 @@ class Pauses:
         self.since = np.zeros(rows)
 
     def within(self, now: float, dt: float) -> Floats:
-        """Seconds of pause in the tick that begins at `now`."""
-        return self._until(now + dt) - self._until(now)
+        """Seconds of pause in the tick that begins at `now`; never more than the tick, whatever was rounded."""
+        return np.clip(self._until(now + dt) - self._until(now), 0.0, dt)
 
     def ended(self, now: float, dt: float) -> tuple[Floats, Floats]:
         """How many pauses end in the tick that begins at `now`, and how long one is."""

@@ -103,5 +103,6 @@ class VirtualSource:
             "door.in_flight": fleet.engines.in_flight().astype(np.float64),
             "door.drained": door.drained.astype(np.float64),
             "door.ejected": door.ejected.astype(np.float64),
+            "door.weight": door.weight.copy(),
             **{name: counter.copy() for name, counter in door.measures.counters.items()},
         }

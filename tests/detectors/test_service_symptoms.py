@@ -462,6 +462,17 @@ def test_several_engines_that_stop_getting_anything_at_once_are_forgotten_though
         assert (Symptom.DOOR_STARVES in {one.symptom for one in findings(fleet.window())}) is told
 
 
+@pytest.mark.parametrize(("weight", "told"), [(1.0, True), (0.05, False), (0.0, False)])
+def test_a_door_that_tells_its_weights_is_found_out_at_less_traffic(weight: float, *, told: bool, findings: Find) -> None:
+    fleet = Fleet(engines=6)
+    fleet.running, fleet.arrivals[:] = fleet._full(1.0), 0.6
+    fleet.changed["door.weight"] = fleet._full(1.0)
+    for row in (2, 3):
+        fleet.arrivals[row, fleet.last(140)], fleet.running[row, fleet.last(138)] = 0.0, 0.0
+        fleet.changed["door.weight"][row] = weight
+    assert (Symptom.DOOR_STARVES in {one.symptom for one in findings(fleet.window())}) is told
+
+
 def test_an_engine_that_the_door_forgot_while_others_queue_is_told_of_the_door(findings: Find) -> None:
     found = [one for one in findings(forgotten(queued=True)) if one.symptom is Symptom.DOOR_STARVES]
     assert [one.entity for one in found] == [DOOR]
@@ -481,6 +492,17 @@ def test_a_limit_before_all_engines_keeps_their_batches_small(findings: Find) ->
     found = [one for one in findings(fleet.window()) if one.symptom is Symptom.DOOR_FAILING]
     assert [one.entity for one in found] == [DOOR]
     assert "too few" in found[0].evidence[0].says
+
+
+@pytest.mark.parametrize(("prompt", "told"), [(80.0, True), (400.0, False)], ids=["as much work as before", "long prompts"])
+def test_a_crowd_before_half_empty_batches_is_a_limit_unless_there_is_more_to_compute(
+    prompt: float, *, told: bool, findings: Find
+) -> None:
+    fleet = Fleet(engines=5)
+    fleet.running = fleet._full(5.0)
+    lately = fleet.last(60)
+    fleet.running[:, lately], fleet.waiting[:, lately], fleet.prompt[:, lately] = 2.0, 20.0, prompt
+    assert (Symptom.DOOR_FAILING in {one.symptom for one in findings(fleet.window())}) is told
 
 
 # --- series -----------------------------------------------------------------------------------------------------------

@@ -185,6 +185,21 @@ def test_chance_alone_makes_no_pauses_however_often_gaps_are(gap_share: float, f
     assert Symptom.STEP_GAPS not in {one.symptom for one in findings(fleet.window())}
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_long_prompts_that_come_close_together_make_no_pauses_where_readings_are_few(seed: int, findings: Find) -> None:
+    fleet = Fleet(engines=3_000, interval=4.0, seed=seed)
+    fleet.gap_share[:] = 0.0004  # a gap in every tenth reading, and by chance in seven of the last fifteen here and there
+    assert Symptom.STEP_GAPS not in {one.symptom for one in findings(fleet.window())}
+
+
+def test_pauses_show_where_readings_are_few(findings: Find) -> None:
+    fleet = Fleet(engines=8, interval=4.0)
+    fleet.gap_share[:] = 0.0004
+    fleet.gap_share[3, fleet.last(85)] = 0.02
+    found = [one for one in findings(fleet.window()) if one.symptom is Symptom.STEP_GAPS]
+    assert [one.entity.name for one in found] == ["e-3"]
+
+
 def test_pauses_of_an_engine_that_has_just_begun_are_no_habit(findings: Find) -> None:
     fleet = Fleet()
     fleet.start[3, :] = NOW - 80.0

@@ -8,6 +8,7 @@ from serving.fleet.topology import Relation
 from serving.telemetry.history import History
 from serving.telemetry.window import Window
 from serving.virtual.fleet import VirtualFleet
+from serving.virtual.pauses import Pauses
 from serving.virtual.plan import FleetPlan, ModelPlan
 from serving.virtual.source import VirtualSource
 from serving.virtual.users import Flood
@@ -73,6 +74,16 @@ def test_a_halted_core_steps_no_more_and_its_gauges_keep_what_they_said(watched:
     assert window.latest("engine.running", 10.0)[0] == said
     assert window.latest("scrape.up", 10.0)[0] == 1
     assert window.latest("door.in_flight", 10.0)[0] > said
+
+
+def test_a_tick_within_a_pause_is_never_shorter_than_it() -> None:
+    rng = np.random.default_rng(1)
+    pauses = Pauses(10_000)
+    pauses.length[:], pauses.since[:] = rng.uniform(2.0, 20.0, 10_000), rng.uniform(0.0, 1e4, 10_000)
+    pauses.every[:] = pauses.length * rng.uniform(1.01, 3.0, 10_000)
+    shares = [pauses.within(float(now), 1.0) for now in range(10_000, 10_040)]
+    assert np.min(shares) >= 0.0
+    assert np.max(shares) == 1.0
 
 
 def test_a_dead_engine_refuses_and_the_door_sends_its_requests_elsewhere(watched: Watched) -> None:
