@@ -57,7 +57,8 @@ class Minds:
 class StepReport:
     """What one step saw and did, for metrics and the status page.
 
-    `incidents` are the open ones after it; `seconds` is what each stage took, by its name.
+    `incidents` are the open ones after it, `escalated` how many were a person's before it and are not over; `seconds` is
+    what each stage took, by its name.
     """
 
     window: Window
@@ -65,6 +66,7 @@ class StepReport:
     diagnoses: tuple[Diagnosis, ...]
     state: FleetState
     incidents: tuple[Incident, ...]
+    escalated: int
     events: tuple[IncidentEvent, ...]
     seconds: Mapping[str, float]
 
@@ -109,7 +111,8 @@ class Loop:
                 state = self._carry_on(incident, state, events)
         open_ones = self._journal.incidents(open_only=True)
         watch.lap("act")
-        return StepReport(window, detection, diagnoses, state, open_ones, tuple(events), watch.laps)
+        escalated = sum(incident.state is IncidentState.ESCALATED for incident in standing)
+        return StepReport(window, detection, diagnoses, state, open_ones, escalated, tuple(events), watch.laps)
 
     def _state(self, window: Window, topology: Topology, now: float) -> FleetState:
         policy = self._minds.policy

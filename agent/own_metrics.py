@@ -51,6 +51,12 @@ class OwnMetrics:
         self._open = Gauge(
             "fleetwarden_incidents_open", "Incidents that have not ended", ["cause", "state"], registry=registry
         )
+        self._waiting = Gauge(
+            "fleetwarden_waiting_for_people",
+            "Incidents that only a person can bring on: an approval is asked for, or the warden gave up",
+            ["with"],
+            registry=registry,
+        )
         self._decisions = Counter("fleetwarden_decisions", "Decisions written", ["verdict", "reason"], registry=registry)
         self._operations = Counter(
             "fleetwarden_operations", "Operations by how they came out", ["verb", "outcome"], registry=registry
@@ -64,6 +70,7 @@ class OwnMetrics:
         build = Info("fleetwarden_build", "What runs here", registry=registry)
         build.info({"version": version, "python": platform.python_version()})
         self.breaker(BREAKER_STATES[0])
+        self.waiting(approvals=0, escalations=0)
         for result in ("ok", "failed"):  # present from the start, so that a rate over them is 0 and not missing
             self._steps.labels(result)
 
@@ -102,6 +109,10 @@ class OwnMetrics:
     def incidents(self, incidents: Iterable[Incident]) -> None:
         """All incidents that have not ended; ended ones among them are left out."""
         _set(self._open, Tally((incident.cause, incident.state.value) for incident in incidents if not incident.ended))
+
+    def waiting(self, *, approvals: int, escalations: int) -> None:
+        """How many incidents wait for an answer, and how many the warden gave up that are not over."""
+        _set(self._waiting, {("approval",): float(approvals), ("escalation",): float(escalations)})
 
     def decided(self, decision: Decision) -> None:
         """A decision was written."""

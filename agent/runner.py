@@ -16,6 +16,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from agent import status as page
 from agent.decision.breaker import BreakerState
+from agent.decision.consent import waits_for_answer
 from agent.incident import Decided, Finished, IncidentEvent
 from agent.journal.port import Journal, JournalError
 from agent.loop import Loop, StepReport
@@ -115,6 +116,8 @@ class Runner:
             self._metrics.detector_failed(failure.detector)
             self._log.warning("a detector failed; the others went on", detector=failure.detector, error=failure.error)
         self._metrics.incidents(report.incidents)
+        approvals = sum(waits_for_answer(incident, report.state) for incident in report.incidents)
+        self._metrics.waiting(approvals=approvals, escalations=report.escalated)
         self._metrics.breaker(report.state.breaker.state)
         self._metrics.paused(paused=report.state.switches.paused is not False)
         self._count(report.events)

@@ -74,6 +74,13 @@ def test_findings_and_incidents_show_what_is_and_no_longer_what_was(metrics: Own
     assert not [key for key in samples(metrics) if key[0] == "fleetwarden_incidents_open"]
 
 
+def test_who_waits_for_people_is_a_figure_from_the_start(metrics: OwnMetrics) -> None:
+    assert value(metrics, "fleetwarden_waiting_for_people", **{"with": "escalation"}) == 0
+    metrics.waiting(approvals=1, escalations=2)
+    assert value(metrics, "fleetwarden_waiting_for_people", **{"with": "approval"}) == 1
+    assert value(metrics, "fleetwarden_waiting_for_people", **{"with": "escalation"}) == 2
+
+
 def test_decisions_operations_and_notices_count_by_what_they_came_to(metrics: OwnMetrics) -> None:
     decision = Decision(Verdict.WAIT, Reason.BREAKER_OPEN, "the breaker is open")
     for each in (decision, replace(decision, says="still")):
