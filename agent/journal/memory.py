@@ -18,10 +18,20 @@ class MemoryJournal:
         self._keys: dict[str, str] = {}
         self._switches: dict[str, Switch] = {}
         self._cursors: dict[str, int] = {}
+        self._term: int | None = None
+        self._latest = (0, "")
 
     @property
     def location(self) -> str:
         return "memory"
+
+    def begin_term(self, term: int, holder: str, at: float) -> None:  # noqa: ARG002 - nobody looks up when
+        with self._lock:
+            rules.may_begin(term, holder, *self._latest)
+            self._term, self._latest = term, (term, holder)
+
+    def latest_term(self) -> int:
+        return self._latest[0]
 
     def append(self, event: IncidentEvent) -> int:
         with self._lock:
@@ -94,7 +104,7 @@ class MemoryJournal:
 
     def _write(self, event: IncidentEvent | Note) -> int:
         self._last += 1
-        self._entries.append(Entry(self._last, event))
+        self._entries.append(Entry(self._last, event, self._term))
         return self._last
 
     def _answer(self, incident: str, *, approved: bool, by: str, now: float) -> Answer:

@@ -4,6 +4,7 @@ Errors:
 
     JournalError           the journal cannot be read or written; the message names the file and says what to do
     ├── DamagedError       something stored in it cannot be understood
+    ├── DeposedError       another warden writes in a later term: this one must stop
     ├── KeyTakenError      an operation key was used before: somebody else intends, or intended, that very operation
     └── OutOfOrderError    an event cannot follow what is written, or its incident is not known
 """
@@ -30,6 +31,14 @@ class DamagedError(JournalError):
 
 class KeyTakenError(JournalError):
     """An operation with this key was intended before. Nothing was written."""
+
+
+class DeposedError(JournalError):
+    """Another warden writes in a later term. Nothing was written, and nothing more may be done. `term`: the later one."""
+
+    def __init__(self, says: str, term: int) -> None:
+        super().__init__(says)
+        self.term = term
 
 
 class OutOfOrderError(JournalError):
@@ -62,10 +71,14 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the record. `seq` grows, with gaps, and is never used again."""
+    """One line of the record. `seq` grows, with gaps, and is never used again.
+
+    `term`: of the warden that wrote it; None where a person or a command did, or no term was known.
+    """
 
     seq: int
     event: IncidentEvent | Note
+    term: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +95,22 @@ class Switch:
 class Journal(Protocol):
     """The record. Everything written is on disk when the call returns, or an error is raised and nothing was written.
 
-    Safe to use from several threads; a stored journal also from several processes, one of which is the warden.
+    Safe to use from several threads; a stored journal also from several processes, one of which is the warden that leads.
+    Once it has begun a term, everything that it writes carries the term, and is refused with DeposedError when a later term
+    has begun: the check and the write are one transaction. Only answers of people are taken in any term.
     """
 
     @property
     def location(self) -> str:
         """Where it is kept, for messages."""
+        ...
+
+    def begin_term(self, term: int, holder: str, at: float) -> None:
+        """Write in `term` from now on, and end the writing of all before. Raises DeposedError when it is not the latest."""
+        ...
+
+    def latest_term(self) -> int:
+        """The latest term that anybody began; 0 before the first."""
         ...
 
     def append(self, event: IncidentEvent) -> int:

@@ -1,7 +1,7 @@
 """What may be written to a journal, as pure functions shared by all of them."""
 
 from agent.incident import ApprovalAnswered, Incident, IncidentEvent, Intended, apply
-from agent.journal.port import Answer, Note, OutOfOrderError, Switch
+from agent.journal.port import Answer, DeposedError, Note, OutOfOrderError, Switch
 
 
 def after(incident: Incident | None, event: IncidentEvent) -> Incident:
@@ -54,6 +54,20 @@ def not_over(incident: Incident, at: float) -> bool:
 def incident_of(event: IncidentEvent | Note) -> str | None:
     """The incident that an entry is about; None for a note."""
     return None if isinstance(event, Note) else event.incident
+
+
+def may_begin(term: int, holder: str, latest: int, latest_holder: str) -> None:
+    """Raise DeposedError unless `term` may begin: it is later than `latest`, or the same one of the same holder."""
+    if term < latest or (term == latest and holder != latest_holder):
+        raise DeposedError(
+            f"term {term} of {holder} cannot begin: {latest_holder or 'another warden'} began term {latest}", latest
+        )
+
+
+def may_write(term: int | None, latest: int, holder: str) -> None:
+    """Raise DeposedError when a later term than `term` has begun. None: no warden writes, but a person."""
+    if term is not None and term < latest:
+        raise DeposedError(f"{holder} writes in term {latest}, which ended term {term}; nothing was written", latest)
 
 
 def key_taken(event: Intended, owner: str) -> str:

@@ -15,6 +15,7 @@ entries = Table(
     Column("incident", String(128), nullable=True),
     Column("type", String(32), nullable=False),
     Column("body", Text, nullable=False),
+    Column("term", BigInteger, nullable=True),  # of the warden that wrote it; null where a person or a command did
     Index("entries_of_incident", "incident", "seq"),
     sqlite_autoincrement=True,
 )
@@ -38,6 +39,29 @@ operation_keys = Table(
     Column("key", String(256), primary_key=True),
     Column("incident", String(128), nullable=False),
     Index("operation_keys_of_incident", "incident"),
+)
+
+# One row: the latest term in which a warden wrote. Each writing transaction holds it until its end, so that writes of two
+# terms, and the sequence numbers of two writers, cannot cross.
+writer = Table(
+    "writer",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("term", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("since", Float, nullable=False),
+)
+
+# The record by which wardens elect one of them where no Lease does it: see agent.election.row_store.
+elections = Table(
+    "elections",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("term", BigInteger, nullable=False),
+    Column("renewals", BigInteger, nullable=False),
+    Column("lease", Integer, nullable=False),
+    Column("version", BigInteger, nullable=False),
 )
 
 switches = Table(

@@ -13,9 +13,9 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from agent.incident import Incident, IncidentEvent, Intended, Opened, apply
 from agent.journal import rules, versions
 from agent.journal.codec import decode, encode
-from agent.journal.dialect import WRITES, check_whole, insert_once, make_engine, translate, upsert
+from agent.journal.dialect import WRITES, alone, check_whole, insert_once, make_engine, translate, upsert
 from agent.journal.port import Answer, DamagedError, Entry, JournalError, KeyTakenError, Note, Switch
-from agent.journal.schema import cursors, entries, incidents, operation_keys, switches
+from agent.journal.schema import cursors, entries, incidents, operation_keys, switches, writer
 
 _REMEMBERED = 1_000  # incidents kept folded in memory, so that a step of the loop reads only what is new
 
@@ -27,7 +27,7 @@ def open_journal(location: Path | str, *, create: bool = True, patience: float =
     or answer open without it. `patience`: seconds to wait while another process writes. Raises JournalError with what to
     do when it is missing, locked, damaged, not a journal, or of a newer version; it is then left as it was.
     """
-    url, shown = _resolve(location, create=create)
+    url, shown = resolve(location, create=create)
     try:
         engine = make_engine(url, patience)
     except (SQLAlchemyError, ImportError) as error:
@@ -43,7 +43,8 @@ def open_journal(location: Path | str, *, create: bool = True, patience: float =
     return journal
 
 
-def _resolve(location: Path | str, *, create: bool) -> tuple[URL, str]:
+def resolve(location: Path | str, *, create: bool) -> tuple[URL, str]:
+    """The URL of a journal's database, and how it is shown, without its password. Raises JournalError."""
     if isinstance(location, str) and "://" in location:
         try:
             url = make_url(location)
@@ -52,7 +53,7 @@ def _resolve(location: Path | str, *, create: bool) -> tuple[URL, str]:
                 f"the journal's URL cannot be read: write dialect://user:password@host/name ({error})"
             ) from error
         if url.get_backend_name() == "sqlite" and url.database and not url.query:
-            return _resolve(Path(url.database), create=create)
+            return resolve(Path(url.database), create=create)
         return url, url.render_as_string(hide_password=True)
     path = Path(location).absolute()
     if create:
@@ -73,6 +74,7 @@ class StoredJournal:
         self._writer = engine.execution_options(**{WRITES: True})
         self._location = location
         self._lock = Lock()
+        self._term: int | None = None
         self._folded: dict[str, tuple[int, Incident]] = {}  # used lately, with the last entry folded into each
 
     @property
@@ -85,26 +87,39 @@ class StoredJournal:
             with self._read() as connection:
                 versions.require_up_to_date(connection, self._location)
             return
-        with self._write() as connection:
+        with self._translated(), self._writer.begin() as connection:
+            alone(connection)
             check_whole(connection, self._location)
             versions.bring_up_to_date(connection, self._location)
 
+    def begin_term(self, term: int, holder: str, at: float) -> None:
+        with self._translated(), self._writer.begin() as connection:
+            latest = connection.execute(select(writer).with_for_update()).one()
+            rules.may_begin(term, holder, latest.term, latest.holder)
+            connection.execute(update(writer).values(term=term, holder=holder, since=at))
+        self._term = term
+
+    def latest_term(self) -> int:
+        with self._read() as connection:
+            return int(connection.execute(select(writer.c.term)).scalar_one())
+
     def append(self, event: IncidentEvent) -> int:
         with self._write() as connection:
-            seq, after = self._append(connection, event)
+            seq, after = self._append(connection, event, self._term)
         self._keep(seq, after)
         return seq
 
     def note(self, note: Note) -> int:
         with self._write() as connection:
-            return self._insert(connection, note)
+            return self._insert(connection, note, self._term)
 
     def events(self, since: int = 0, incident: str | None = None, limit: int | None = None) -> tuple[Entry, ...]:
-        query = select(entries.c.seq, entries.c.body).where(entries.c.seq > since).order_by(entries.c.seq).limit(limit)
+        query = select(entries.c.seq, entries.c.body, entries.c.term).where(entries.c.seq > since)
+        query = query.order_by(entries.c.seq).limit(limit)
         if incident is not None:
             query = query.where(entries.c.incident == incident)
         with self._read() as connection:
-            return tuple(Entry(seq, self._decode(seq, body)) for seq, body in connection.execute(query))
+            return tuple(Entry(seq, self._decode(seq, body), term) for seq, body, term in connection.execute(query))
 
     def incidents(self, *, open_only: bool = False, since: float | None = None) -> tuple[Incident, ...]:
         query = select(incidents.c.id).order_by(incidents.c.opened_seq)
@@ -131,7 +146,7 @@ class StoredJournal:
         with self._write() as connection:
             values = {"name": name, "is_on": on, "turned_by": by, "turned_at": at, "why": why}
             upsert(connection, switches, values)
-            self._insert(connection, rules.switch_note(switch))
+            self._insert(connection, rules.switch_note(switch), self._term)
         return switch
 
     def cursor(self, sink: str) -> int:
@@ -166,8 +181,12 @@ class StoredJournal:
             yield connection
 
     @contextmanager
-    def _write(self) -> Iterator[Connection]:
+    def _write(self, *, fenced: bool = True) -> Iterator[Connection]:
+        """A writing transaction, one at a time in the whole journal; refused when our term is over, if `fenced`."""
         with self._translated(), self._writer.begin() as connection:
+            latest = connection.execute(select(writer.c.term, writer.c.holder).with_for_update()).one()
+            if fenced:
+                rules.may_write(self._term, latest.term, latest.holder)
             yield connection
 
     @contextmanager
@@ -179,14 +198,14 @@ class StoredJournal:
         except SQLAlchemyError as error:
             raise JournalError(f"the journal {self._location} cannot be used: {error}; nothing was written") from error
 
-    def _append(self, connection: Connection, event: IncidentEvent) -> tuple[int, Incident]:
+    def _append(self, connection: Connection, event: IncidentEvent, term: int | None) -> tuple[int, Incident]:
         after = rules.after(self._fold(connection, event.incident, for_update=True), event)
         if isinstance(event, Intended) and not insert_once(
             connection, operation_keys, {"key": event.key, "incident": event.incident}
         ):
             owner = select(operation_keys.c.incident).where(operation_keys.c.key == event.key)
             raise KeyTakenError(rules.key_taken(event, connection.execute(owner).scalar_one()))
-        seq = self._insert(connection, event)
+        seq = self._insert(connection, event, term)
         stands = {"ended": after.ended, "standing": after.standing, "over_at": rules.over_at(after)}
         if isinstance(event, Opened):
             connection.execute(insert(incidents).values(id=event.incident, opened_seq=seq, **stands))
@@ -194,18 +213,18 @@ class StoredJournal:
             connection.execute(update(incidents).where(incidents.c.id == event.incident).values(**stands))
         return seq, after
 
-    def _insert(self, connection: Connection, event: IncidentEvent | Note) -> int:
+    def _insert(self, connection: Connection, event: IncidentEvent | Note, term: int | None) -> int:
         kind, body = encode(event)
-        values = {"at": event.at, "incident": rules.incident_of(event), "type": kind, "body": body}
+        values = {"at": event.at, "incident": rules.incident_of(event), "type": kind, "body": body, "term": term}
         return int(connection.execute(insert(entries).values(values).returning(entries.c.seq)).scalar_one())
 
     def _answer(self, incident: str, *, approved: bool, by: str, now: float) -> Answer:
-        with self._write() as connection:
+        with self._write(fenced=False) as connection:  # a person's word counts, whichever warden heard it
             known = self._fold(connection, incident, for_update=True)
             result, event = rules.answer(known, incident, approved=approved, by=by, now=now)
             if event is None:
                 return result
-            seq, after = self._append(connection, event)
+            seq, after = self._append(connection, event, None)
         self._keep(seq, after)
         return result
 

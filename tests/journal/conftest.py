@@ -1,6 +1,7 @@
 """Journals under test, and a short history to put in them."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from agent.incident import (
 )
 from agent.journal.memory import MemoryJournal
 from agent.journal.port import Journal
-from agent.journal.stored import open_journal
+from agent.journal.stored import StoredJournal, open_journal
 from detectors.finding import Evidence, Finding, Symptom
 from serving.fleet.entity import Entity
 
@@ -58,9 +59,26 @@ def history(diagnosis: Diagnosis) -> Callable[[str], tuple[IncidentEvent, ...]]:
     return events
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+STORED = ["sqlite", pytest.param("postgresql", marks=pytest.mark.real_postgres)]
+
+
+@pytest.fixture(params=["memory", *STORED])
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
     """Every implementation of the port: one contract for all."""
-    opened = MemoryJournal() if request.param == "memory" else open_journal(tmp_path / "journal.sqlite")
+    opened = MemoryJournal() if request.param == "memory" else open_journal(_place(request, tmp_path))
     yield opened
     opened.close()
+
+
+@pytest.fixture(params=STORED)
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[StoredJournal, StoredJournal]]:
+    """The same store opened by two processes, as it were."""
+    place = _place(request, tmp_path)
+    with closing(open_journal(place)) as one, closing(open_journal(place)) as other:
+        yield one, other
+
+
+def _place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    if request.param == "sqlite":
+        return tmp_path / "journal.sqlite"
+    return str(request.getfixturevalue("postgres_url"))

@@ -21,7 +21,7 @@ from agent.incident import ApprovalAsked, AttemptStarted, Finished, IncidentEven
 from agent.journal.dialect import insert_once, upsert
 from agent.journal.port import PAUSE, Answer, DamagedError, JournalError, KeyTakenError
 from agent.journal.schema import cursors, entries, metadata, operation_keys
-from agent.journal.stored import StoredJournal, _resolve, open_journal
+from agent.journal.stored import StoredJournal, open_journal, resolve
 from agent.journal.versions import newest
 
 History = Callable[[str], tuple[IncidentEvent, ...]]
@@ -253,8 +253,23 @@ def test_a_folder_that_cannot_be_made_says_which(tmp_path: Path) -> None:
 
 
 def test_a_password_in_the_url_is_not_shown() -> None:
-    assert "secret" not in _resolve("postgresql+psycopg://warden:secret@db/journal", create=True)[1]
+    assert "secret" not in resolve("postgresql+psycopg://warden:secret@db/journal", create=True)[1]
 
 
 def _done(intent: Intended) -> IncidentEvent:
     return Finished(intent.incident, intent.at, intent.key, Outcome(OutcomeStatus.DONE, "done"))
+
+
+def test_a_journal_from_before_terms_is_brought_up_to_date_with_all_that_is_in_it(path: Path, history: History) -> None:
+    with closing(open_journal(path)) as journal:
+        for event in history("a"):
+            journal.append(event)
+        expected = journal.events()
+    with closing(sqlite3.connect(path)) as raw, raw:  # back to the first version by hand
+        raw.execute("ALTER TABLE entries DROP COLUMN term")
+        raw.execute("DROP TABLE writer")
+        raw.execute("DROP TABLE elections")
+        raw.execute("UPDATE alembic_version SET version_num = '0001'")
+    with closing(open_journal(path)) as journal:
+        assert journal.events() == expected
+        journal.begin_term(1, "warden-a", 200.0)

@@ -1,0 +1,98 @@
+"""Every store of an election's record, real ones too, and candidates over them with short durations."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from elections import SharedRecord
+
+from agent.election.candidate import Candidate
+from agent.election.machine import Record, Saw
+from agent.election.row_store import RowStore
+from agent.election.store import RecordStore, StoreSilentError
+from agent.election.timing import Timing
+from agent.journal.stored import open_journal
+from serving.clock import SystemClock
+
+# As short as loaded machines allow; whole seconds are what a Lease can hold.
+QUICK = Timing(lease=4, renew=2.8, retry=0.8, request=0.7)
+
+MakeStore = Callable[[], RecordStore]
+
+
+class MemoryStore:
+    """Several of these share one record."""
+
+    def __init__(self, shared: SharedRecord) -> None:
+        self._shared = shared
+
+    location = "memory"
+
+    def read(self, seconds: float) -> Saw:  # noqa: ARG002 - it answers at once
+        return self._shared.saw() if self._shared.record else Saw(None, "")
+
+    def write(self, record: Record, version: str | None, seconds: float) -> str | None:  # noqa: ARG002 - same
+        return self._shared.write(record, version)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class CutStore:
+    """A store behind a network that can be cut."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self.cut = False
+        self.location = store.location
+
+    def read(self, seconds: float) -> Saw:
+        self._check()
+        return self._store.read(seconds)
+
+    def write(self, record: Record, version: str | None, seconds: float) -> str | None:
+        self._check()
+        return self._store.write(record, version, seconds)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _check(self) -> None:
+        if self.cut:
+            raise StoreSilentError("the network is cut")
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.real_postgres),
+    ]
+)
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeStore]:
+    """Makes stores that share one record, as several processes would have them."""
+    with ExitStack() as end:
+        if request.param == "memory":
+            shared = SharedRecord()
+            yield lambda: MemoryStore(shared)
+        else:
+            path = f"sqlite:///{tmp_path / 'journal.sqlite'}"
+            url = path if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+            open_journal(url).close()
+            yield lambda: end.enter_context(closing(RowStore(url, "default", QUICK.request)))
+
+
+@pytest.fixture
+def make_candidate(make_store: MakeStore) -> Iterator[Callable[..., Candidate]]:
+    """Starts candidates over one record; the network of each can be cut by its `cut_off`."""
+    with ExitStack() as end:
+
+        def make(identity: str, *, started: bool = True, store: RecordStore | None = None) -> Candidate:
+            candidate = Candidate(store or make_store(), SystemClock(), identity, QUICK)
+            end.callback(candidate.close)
+            if started:
+                candidate.start()
+            return candidate
+
+        yield make
