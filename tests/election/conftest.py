@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from serving.clock import SystemClock
 
 # As short as loaded machines allow; whole seconds are what a Lease can hold.
 QUICK = Timing(lease=4, renew=2.8, retry=0.8, request=0.7)
+_names = count()
 
 MakeStore = Callable[[], RecordStore]
 
@@ -63,11 +65,26 @@ class CutStore:
             raise StoreSilentError("the network is cut")
 
 
+def _lease_stores(request: pytest.FixtureRequest, end: ExitStack) -> MakeStore:
+    from agent.election.lease_store import LeaseStore  # noqa: PLC0415 - needs the extra `kubernetes`
+    from serving.kubernetes.connection import connect  # noqa: PLC0415 - same
+
+    plane, namespace = request.getfixturevalue("control_plane"), request.getfixturevalue("namespace")
+    name, clock = f"fleetwarden-{next(_names)}", SystemClock()
+
+    def make() -> RecordStore:
+        client = end.enter_context(closing(connect(plane.kubeconfig(), clock=clock)))
+        return LeaseStore(client, namespace, name, clock)
+
+    return make
+
+
 @pytest.fixture(
     params=[
         "memory",
         "sqlite",
         pytest.param("postgresql", marks=pytest.mark.real_postgres),
+        pytest.param("lease", marks=pytest.mark.real_kubernetes),
     ]
 )
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeStore]:
@@ -76,6 +93,8 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeS
         if request.param == "memory":
             shared = SharedRecord()
             yield lambda: MemoryStore(shared)
+        elif request.param == "lease":
+            yield _lease_stores(request, end)
         else:
             path = f"sqlite:///{tmp_path / 'journal.sqlite'}"
             url = path if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
