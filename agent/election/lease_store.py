@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from serving.kubernetes.client import ClusterClient, path_of
-from serving.kubernetes.cluster_error import ClusterError
-
 from agent.election.machine import Record, Saw
 from agent.election.store import StoreSilentError
 from serving.clock import Clock
+from serving.kubernetes.client import ClusterClient, path_of
+from serving.kubernetes.cluster_error import ClusterError
 
 API = "coordination.k8s.io/v1"
 RENEWALS = "fleetwarden.dev/renewals"

@@ -6,63 +6,16 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from election_stores import QUICK, MakeStore, MemoryStore
 from elections import SharedRecord
 
 from agent.election.candidate import Candidate
-from agent.election.machine import Record, Saw
 from agent.election.row_store import RowStore
-from agent.election.store import RecordStore, StoreSilentError
-from agent.election.timing import Timing
+from agent.election.store import RecordStore
 from agent.journal.stored import open_journal
 from serving.clock import SystemClock
 
-# As short as loaded machines allow; whole seconds are what a Lease can hold.
-QUICK = Timing(lease=4, renew=2.8, retry=0.8, request=0.7)
 _names = count()
-
-MakeStore = Callable[[], RecordStore]
-
-
-class MemoryStore:
-    """Several of these share one record."""
-
-    def __init__(self, shared: SharedRecord) -> None:
-        self._shared = shared
-
-    location = "memory"
-
-    def read(self, seconds: float) -> Saw:  # noqa: ARG002 - it answers at once
-        return self._shared.saw() if self._shared.record else Saw(None, "")
-
-    def write(self, record: Record, version: str | None, seconds: float) -> str | None:  # noqa: ARG002 - same
-        return self._shared.write(record, version)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class CutStore:
-    """A store behind a network that can be cut."""
-
-    def __init__(self, store: RecordStore) -> None:
-        self._store = store
-        self.cut = False
-        self.location = store.location
-
-    def read(self, seconds: float) -> Saw:
-        self._check()
-        return self._store.read(seconds)
-
-    def write(self, record: Record, version: str | None, seconds: float) -> str | None:
-        self._check()
-        return self._store.write(record, version, seconds)
-
-    def close(self) -> None:
-        self._store.close()
-
-    def _check(self) -> None:
-        if self.cut:
-            raise StoreSilentError("the network is cut")
 
 
 def _lease_stores(request: pytest.FixtureRequest, end: ExitStack) -> MakeStore:

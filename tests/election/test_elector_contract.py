@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from conftest import QUICK, CutStore, MakeStore
 from control_plane.waiting import until
+from election_stores import QUICK, CutStore, MakeStore
 
 from agent.election.always import AlwaysLeader
 from agent.election.candidate import Candidate

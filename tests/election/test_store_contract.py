@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from conftest import MakeStore
+from election_stores import MakeStore
 
 from agent.election.machine import Record
 
