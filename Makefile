@@ -6,7 +6,7 @@ UV := $(BIN)/uv
 COMPILE := $(UV) pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 --quiet --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm up test test-real control-plane helm chart up-kubernetes test-kubernetes check format lock clean
+.PHONY: help setup setup-vllm up test test-real control-plane helm chart chart-tests up-kubernetes test-kubernetes check format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ helm: .venv/.ready ## build Helm for tests of the chart (Go; some minutes, once)
 
 chart: .venv/.ready ## make the chart's schema and copies, and the plain manifests, from their sources
 	@cd tests && ../$(BIN)/python -m helm_chart.assembly && ../$(BIN)/python -m helm_chart.manifests
+
+chart-tests: .venv/.ready ## run the tests of chart, manifests and alerts alone (test and test-kubernetes hold them too)
+	@$(BIN)/pytest -q tests/chart tests/deploy
 
 up-kubernetes: .venv/.ready ## start a Kubernetes control plane with six simulated engines on three nodes
 	@cd tests && ../$(BIN)/python -m control_plane.show

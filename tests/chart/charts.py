@@ -43,7 +43,11 @@ def warden_pod(objects: list[Json]) -> Json:
 
 def granted(objects: list[Json]) -> dict[str, set[tuple[str, str, str, str]]]:
     """Rights by name of the bound role: namespace (empty: everywhere), verb, group, resource."""
-    roles = {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one["rules"] for one in objects if "rules" in one and "roleRef" not in one}
+    roles = {
+        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one["rules"]
+        for one in objects
+        if "rules" in one and "roleRef" not in one
+    }
     found: dict[str, set[tuple[str, str, str, str]]] = {}
     for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
         space, ref = binding["metadata"].get("namespace", ""), binding["roleRef"]

@@ -160,7 +160,10 @@ def test_one_replica_keeps_its_journal_on_a_volume_that_outlives_it(tmp_path: Pa
         ({"settings": {"loop": {"intervall": 5}}}, "additional properties 'intervall' not allowed"),
         ({"settings": {"policy": {"autonomy": "always"}}}, "'observe', 'recommend', 'approve', 'auto'"),
         ({"settings": {"journal": {"path": "x"}}}, "additional properties 'journal' not allowed"),
-        ({"settings": {"sinks": {"slack": {"webhook_url": "https://x"}}}}, "additional properties 'webhook_url' not allowed"),
+        (
+            {"settings": {"sinks": {"slack": {"webhook_url": "https://x"}}}},
+            "additional properties 'webhook_url' not allowed",
+        ),
         ({"fleet": {"fleat": "x"}}, "additional properties 'fleat' not allowed"),
         ({"secrets": [{"secret": "s", "key": "k", "file": "../etc"}]}, "does not match pattern"),
         ({"secrets": [{"secret": "s", "key": "k", "file": "journal-url"}]}, "are the chart's own"),

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from helm_chart.program import CHART
 
 from actuators.kubernetes import rights
 from agent.settings import WardenSettings
+from helm_chart.program import CHART
 from serving.fleet.fleet_file import FleetFile
 from serving.kubernetes import rights as base_rights
 
@@ -88,7 +88,9 @@ def _bare(schema: Any) -> Any:
         return [_bare(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    named = {key: _bare(value) for key, value in schema.items() if not (key in {"title", "format"} and isinstance(value, str))}
+    named = {
+        key: _bare(value) for key, value in schema.items() if not (key in {"title", "format"} and isinstance(value, str))
+    }
     if isinstance(schema.get("properties"), dict):  # a field may be called `title`
         named["properties"] = {key: _bare(value) for key, value in schema["properties"].items()}
     return named

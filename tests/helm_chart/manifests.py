@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from control_plane.programs import MissingProgramsError
-from helm_chart.program import CHART, run
 
 from actuators.kubernetes.rights import load_rights
+from helm_chart.program import CHART, run
 
 FOLDER = CHART.parents[1] / "manifests"
 NAME = "fleetwarden"
@@ -67,7 +67,12 @@ def rendered(values: tuple[str, ...], only: str = "") -> str:
     only_one = ["--show-only", f"templates/{only}.yaml"] if only else []
     text = run("template", NAME, str(CHART), "--namespace", NAME, "--no-hooks", *given, *only_one)
     text = re.sub(r"^# Source: .*\n", "", text, flags=re.MULTILINE)
-    text = re.sub(r"^ *(app\.kubernetes\.io/managed-by: Helm|helm\.sh/.*|annotations:\n(?= *helm\.sh/))\n?", "", text, flags=re.MULTILINE)
+    text = re.sub(
+        r"^ *(app\.kubernetes\.io/managed-by: Helm|helm\.sh/.*|annotations:\n(?= *helm\.sh/))\n?",
+        "",
+        text,
+        flags=re.MULTILINE,
+    )
     return "".join(f"---\n{document}" for document in _documents(text))
 
 
