@@ -49,14 +49,14 @@ helm: .venv/.ready ## build Helm for tests of the chart (Go; some minutes, once)
 chart: .venv/.ready ## make the chart's schema and copies, and the plain manifests, from their sources
 	@cd tests && ../$(BIN)/python -m helm_chart.assembly && ../$(BIN)/python -m helm_chart.manifests
 
-chart-tests: .venv/.ready ## run the tests of chart, manifests and alerts alone (test and test-kubernetes hold them too)
+chart-tests: .venv/.ready ## run the tests of chart, manifests and alerts alone
 	@$(BIN)/pytest -q tests/chart tests/deploy
 
 up-kubernetes: .venv/.ready ## start a Kubernetes control plane with six simulated engines on three nodes
 	@cd tests && ../$(BIN)/python -m control_plane.show
 
-test-kubernetes: .venv/.ready ## run the tests against a real Kubernetes control plane
-	@$(BIN)/pytest -q -m real_kubernetes
+test-kubernetes: .venv/.ready ## run the tests against a real Kubernetes control plane, and those of the chart
+	@$(BIN)/pytest -q -m real_kubernetes && $(BIN)/pytest -q -m "not real_kubernetes" tests/chart
 
 check: .venv/.ready ## format, lint, types, imports and tests
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports && $(MAKE) --no-print-directory test

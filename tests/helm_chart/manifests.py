@@ -1,4 +1,4 @@
-"""The plain manifests of deploy/manifests, rendered from the chart: `make chart` writes them, and a test holds them to it."""
+"""The plain manifests of deploy/manifests, rendered from the chart: `make chart` writes them, a test compares."""
 
 import re
 import sys
