@@ -45,7 +45,7 @@ app.command("schedule")(schedule)
 app.command("export")(export)
 app.command("import")(import_experiment)
 # Commands that bring a whole fleet in virtual time with them, by module: read only when they may be what is asked for.
-HEAVY = {"score": "agent.cli.drill_score"}
+HEAVY = {"score": "agent.cli.drill_score", "trial": "agent.cli.drill_trial"}
 LIGHT = frozenset({"list", "show", "run", "recover", "history", "schedule", "export", "import"})
 
 

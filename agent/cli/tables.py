@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent.explanation import Explanation, IncidentSummary
+from agent.explanation import EvidenceRow, Explanation, IncidentSummary
 from agent.journal.port import JournalError
 from agent.journal.stored import StoredJournal, open_journal
 from agent.report.layout import clock_time, date_time
@@ -23,6 +23,7 @@ from serving.engines.state_directory import default_state_directory
 FILE_NAME = "journal.sqlite"
 STATE_STYLES = {"resolved": "green", "escalated": "red", "suppressed": "dim", "open": "yellow"}
 OUTCOME_STYLES = {"done": "green", "failed": "red", "withdrawn": "dim"}
+ALIKE = 3  # others that show one symptom are named, more are counted
 
 StateDir = Annotated[Path | None, typer.Option(help="State directory of the warden; the local fleet's by default.")]
 JournalAt = Annotated[str | None, typer.Option("--journal", help="Journal file or database URL, when it is elsewhere.")]
@@ -132,10 +133,25 @@ def _section(title: str, lines: Iterable[str], empty: str = "") -> Iterator[Rend
 
 
 def _evidence(told: Explanation) -> Iterator[str]:
+    """The thing's own evidence first; of what many others show alike the first of each symptom. --json has all of it."""
+    own = [row for row in told.evidence if row.entity == told.incident.entity]
+    others: dict[str, list[EvidenceRow]] = {}
     for row in told.evidence:
-        about = "" if row.entity == told.incident.entity else f"{row.entity}: "
-        signal = f" [{row.signal}]" if row.signal else ""  # the sentence has the numbers; --json has them bare
-        yield f"{about}{row.says or row.symptom}{signal}, since {clock_time(row.since)}"
+        if row.entity != told.incident.entity:
+            others.setdefault(row.symptom, []).append(row)
+    for row in own:
+        yield _shown(row)
+    for rows in others.values():
+        shown = rows if len(rows) <= ALIKE else rows[:1]
+        yield from (f"{row.entity}: {_shown(row)}" for row in shown)
+        more = len({row.entity for row in rows} - {row.entity for row in shown})
+        if more:
+            yield f"and {more} more show the same ({rows[0].symptom})"
+
+
+def _shown(row: EvidenceRow) -> str:
+    signal = f" [{row.signal}]" if row.signal else ""  # the sentence has the numbers; --json has them bare
+    return f"{row.says or row.symptom}{signal}, since {clock_time(row.since)}"
 
 
 def _rivals(told: Explanation) -> Iterator[str]:

@@ -111,7 +111,7 @@ def run_trial(spec: TrialSpec) -> TrialResult:
     """Run one trial and judge it. What breaks on the way is said in the result: one trial must not end a thousand others."""
     began = time.process_time()
     try:
-        return _result(spec, began)
+        return lived(spec, began)[1]
     except Exception as error:  # noqa: BLE001 - see above
         names = tuple(fault.name for fault in spec.faults)
         says = f"{type(error).__name__}: {error}"
@@ -123,7 +123,8 @@ def begun(spec: TrialSpec) -> Episode:
     return Episode(spec, warmed(spec.fleet, INTERVAL_S).copied(spec.seed))
 
 
-def _result(spec: TrialSpec, began: float) -> TrialResult:
+def lived(spec: TrialSpec, began: float = 0.0) -> tuple[Episode, TrialResult]:
+    """One trial run to its end, with all that was recorded, and judged. `began`: CPU seconds that were spent before it."""
     episode = begun(spec)
     fleet = episode.stage.fleet
     before = users(episode.stage)
@@ -132,8 +133,8 @@ def _result(spec: TrialSpec, began: float) -> TrialResult:
     made: tuple[Made, ...] = episode.making.made(truth)
     judged = judge(episode.events(), made, verbs(), truth.isolates)
     ok, failed = (now - then for now, then in zip(users(episode.stage), before, strict=True))
-    lived = fleet.now - episode.began
-    return TrialResult(
+    seconds = fleet.now - episode.began
+    result = TrialResult(
         number=spec.number,
         kind=spec.kind,
         names=tuple(fault.name for fault in spec.faults),
@@ -143,12 +144,13 @@ def _result(spec: TrialSpec, began: float) -> TrialResult:
         destructive_actions=judged.destructive_actions,
         ok=ok,
         failed=failed,
-        virtual_seconds=lived,
-        gpu_years=lived * len(fleet.plan.gpus) / SECONDS_PER_YEAR,
+        virtual_seconds=seconds,
+        gpu_years=seconds * len(fleet.plan.gpus) / SECONDS_PER_YEAR,
         cpu_seconds=time.process_time() - began,
         steps=episode.steps,
         error=f"a detector failed: {next(iter(episode.failures))}" if episode.failures else "",
     )
+    return episode, result
 
 
 def users(stage: Stage) -> tuple[float, float]:
