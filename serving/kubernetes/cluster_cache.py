@@ -6,7 +6,7 @@ the cluster, and one small question every five seconds (serving.kubernetes.pulse
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from serving.clock import Clock
 from serving.fleet.kubernetes_entry import KubernetesEntry
 from serving.kubernetes.client import path_of
+from serving.kubernetes.cluster_map import nothing
 from serving.kubernetes.decoding import Decoder, meta_of
 from serving.kubernetes.mapping import Objects
 from serving.kubernetes.naming import GROUP_API
@@ -45,7 +46,7 @@ class Shape(Generic[T]):
     plural: str
     api: str
     decode: Callable[[dict[str, Any]], T]
-    query: Mapping[str, str] = MappingProxyType({})
+    query: Mapping[str, str] = field(default_factory=nothing)
     metadata_only: bool = False
     optional: bool = False
 

@@ -26,7 +26,7 @@ PAGE = 250
 LIST_DEADLINE_S = 30.0
 WATCH_S = 300  # and up to as much again by chance, as the server's own spread, so that watches do not end together
 BREATH_S = 0.5  # between two watches, so that one which ends at once is not begun again in a tight loop
-FAILURES_UNTIL_LISTED = 5
+REFUSALS_UNTIL_LISTED = 5
 ABSENT_S = 120.0  # how often a kind that the cluster lacks is looked for
 
 
@@ -67,7 +67,7 @@ class Reflector(Generic[T]):
         self._rng = rng
         self._backoff = Backoff(policy or BackoffPolicy(), rng)
         self._gone = Backoff(policy or BackoffPolicy(), rng)
-        self._failures = 0
+        self._refusals = 0
         self._version = ""
         self._stream: Events | None = None
         self._stopped = threading.Event()
@@ -96,7 +96,7 @@ class Reflector(Generic[T]):
             if not self._version:
                 self._version = self._list()
             self._follow()
-            self._failures = 0
+            self._refusals = 0
         except ClusterError as failed:
             return self._after(failed)
         except Exception as broken:  # noqa: BLE001 - an odd object must not end the sight of its kind for good
@@ -115,8 +115,8 @@ class Reflector(Generic[T]):
             self._watched.replace({})
             return ABSENT_S
         self._watched.failed(failed.says)
-        self._failures += 1
-        if self._failures % FAILURES_UNTIL_LISTED == 0:
+        self._refusals += failed.answered
+        if failed.answered and self._refusals % REFUSALS_UNTIL_LISTED == 0:
             self._version = ""  # a server whose store was put back to an older state refuses our place for ever
         return self._backoff.after_failure(failed.retry_after)
 

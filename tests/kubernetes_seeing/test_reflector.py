@@ -8,7 +8,7 @@ from scripted_server import ScriptedServer, bookmark, broken, event, gone, thing
 
 from serving.clock import FakeClock
 from serving.kubernetes.client import Page
-from serving.kubernetes.reflector import ABSENT_S, FAILURES_UNTIL_LISTED, Reflector
+from serving.kubernetes.reflector import ABSENT_S, REFUSALS_UNTIL_LISTED, Reflector
 from serving.kubernetes.watched import QUIET_S, TRUSTED_S, Kind, Watched
 
 
@@ -83,10 +83,16 @@ def test_waits_grow_with_failures_and_are_drawn_and_the_server_may_ask_for_more(
 
 
 def test_versions_that_are_refused_again_and_again_are_given_up() -> None:
-    server = ScriptedServer([[page()], [page(version=5)]], [*[broken("Timeout", 504)] * FAILURES_UNTIL_LISTED, []])
+    server = ScriptedServer([[page()], [page(version=5)]], [*[broken("Timeout", 504)] * REFUSALS_UNTIL_LISTED, []])
     bench = Bench(server)
-    bench.advance(FAILURES_UNTIL_LISTED + 1)
+    bench.advance(REFUSALS_UNTIL_LISTED + 1)
     assert server.asked[-2:] == ["list", "watch 5"]
+
+
+def test_a_server_that_is_away_for_long_is_not_asked_for_a_list_when_it_is_back() -> None:
+    server = ScriptedServer([[page()]], [*[broken("Unreachable")] * 3 * REFUSALS_UNTIL_LISTED, []])
+    Bench(server).advance(3 * REFUSALS_UNTIL_LISTED + 1)
+    assert server.asked.count("list") == 1
 
 
 @pytest.mark.parametrize("refusal", [broken("NotFound", 404), broken("Forbidden", 403)])
