@@ -4,6 +4,9 @@ A warden may die at any point in between. What it intended is looked up when it 
 written as done; what never touched the world is withdrawn, so that its step is due again under a new key; what cannot be
 told yet is looked up again later.
 
+Only the leader acts. Whether it still leads, in the same term and for as long as one touch of the world takes, is asked
+right before each touch; a warden that slept in between finds that out before it does anything.
+
 Does not belong here: deciding what to do, and when an unknown outcome is a person's business (agent.decision); how a thing
 is done (actuators).
 """
@@ -14,6 +17,8 @@ from threading import Lock
 from actuators.action import Actuator, Outcome, OutcomeStatus
 from agent.decision.decision import Decision, Reason, Verdict
 from agent.decision.steps import step_key
+from agent.election.always import AlwaysLeader
+from agent.election.mandate import Elector, still_leads
 from agent.incident import (
     AttemptStarted,
     Decided,
@@ -33,11 +38,13 @@ class ExecutorParameters:
     """How long to wait, and how often.
 
     `settle`: seconds after an intent before "it never happened" is believed: what a dead warden sent may still be on its
-    way. `withdrawals`: how often one step of an attempt may be withdrawn before it counts as failed.
+    way. `withdrawals`: how often one step of an attempt may be withdrawn before it counts as failed. `touch`: seconds that
+    one touch of the world may take, which a mandate must cover.
     """
 
     settle: float = 2.0
     withdrawals: int = 3
+    touch: float = 2.0
 
 
 def _times_withdrawn(incident: Incident, attempt: int, step: str) -> int:
@@ -47,7 +54,7 @@ def _times_withdrawn(incident: Incident, attempt: int, step: str) -> int:
 class Executor:
     """Does what was decided, and finds out what became of what a warden before it began.
 
-    `actuators` is one Actuator for all verbs (actuators.registry.ActuatorRegistry).
+    `actuators` is one Actuator for all verbs (actuators.registry.ActuatorRegistry). Without an elector nobody else acts.
     """
 
     def __init__(
@@ -56,7 +63,9 @@ class Executor:
         actuators: Actuator,
         clock: Clock,
         parameters: ExecutorParameters = ExecutorParameters(),
+        elector: Elector | None = None,
     ) -> None:
+        self._elector = elector or AlwaysLeader()
         self._journal = journal
         self._actuators = actuators
         self._clock = clock
@@ -72,13 +81,15 @@ class Executor:
         Writes the decision when it is a new one, AttemptStarted when the attempt is, Intended, and, once the world was
         touched, Finished. Attempt 0 is a harmless probe before any attempt. While the big red button is on nothing is
         touched: what was intended is withdrawn. Touches nothing, and returns what it wrote so far, when the journal tells
-        that the incident went on in the meantime. Raises ValueError when the decision is not to act, JournalError when the
-        journal cannot be used; before the intent is written that means that nothing was touched.
+        that the incident went on in the meantime, or when this warden does not lead (any more). Raises ValueError when the
+        decision is not to act, JournalError when the journal cannot be used (DeposedError: another warden writes); before
+        the intent is written that means that nothing was touched.
         """
         if decision.verdict is not Verdict.ACT or decision.action is None or decision.step is None:
             raise ValueError(f"only a decision to act, with its step and action, can be performed, not {decision}")
+        term = self._term()
         fresh = self._journal.incident(incident.id)
-        if fresh is None:
+        if fresh is None or term is None:
             return ()
         key = step_key(fresh, attempt, decision.step)
         if not self._claim(key):
@@ -87,7 +98,7 @@ class Executor:
         try:
             intent = Intended(fresh.id, now, key, decision.step, attempt, decision.action)
             if self._reserve(fresh, decision, intent, runbook, written):
-                self._carry_out(intent, written)
+                self._carry_out(intent, term, written)
         except (KeyTakenError, OutOfOrderError):
             return tuple(written)
         finally:
@@ -103,7 +114,7 @@ class Executor:
         written: list[IncidentEvent] = []
         for incident in self._journal.standing():
             operation = incident.pending
-            if operation is None or not self._claim(operation.key):
+            if operation is None or self._term() is None or not self._claim(operation.key):
                 continue
             try:
                 self._look_up(incident, operation, now, written)
@@ -127,10 +138,14 @@ class Executor:
         self._write(intent, written)
         return True
 
-    def _carry_out(self, intent: Intended, written: list[IncidentEvent]) -> None:
+    def _carry_out(self, intent: Intended, term: int, written: list[IncidentEvent]) -> None:
         pause = self._journal.switch(PAUSE)
         if pause.on:
             self._write(Withdrawn(intent.incident, self._now(intent.at), intent.key, _paused_by(pause)), written)
+            return
+        if not still_leads(self._elector, term, self._clock.monotonic(), self._parameters.touch):
+            over = f"the leadership of {self._elector.identity} in term {term} ended before anything was touched"
+            self._write(Withdrawn(intent.incident, self._now(intent.at), intent.key, over), written)
             return
         outcome = self._touch(intent)
         self._write(Finished(intent.incident, self._now(intent.at), intent.key, outcome), written)
@@ -165,6 +180,13 @@ class Executor:
     def _write(self, event: IncidentEvent, written: list[IncidentEvent]) -> None:
         self._journal.append(event)
         written.append(event)
+
+    def _term(self) -> int | None:
+        """The term in which something may be begun now."""
+        mandate = self._elector.mandate()
+        if mandate is None or not mandate.covers(self._clock.monotonic(), self._parameters.touch):
+            return None
+        return mandate.term
 
     def _now(self, at_least: float) -> float:
         """The time after an action; a clock set back meanwhile must not end it before it began."""

@@ -114,6 +114,10 @@ class Loop:
         escalated = sum(incident.state is IncidentState.ESCALATED for incident in standing)
         return StepReport(window, detection, diagnoses, state, open_ones, escalated, tuple(events), watch.laps)
 
+    def follow(self, topology: Topology, now: float) -> Window:
+        """Only look: what somebody who may lead at the next step must have seen by then. Writes and changes nothing."""
+        return self._observer.observe(topology, now)
+
     def _state(self, window: Window, topology: Topology, now: float) -> FleetState:
         policy = self._minds.policy
         longest = max(policy.breaker.span + policy.breaker.open_for, policy.ineffective_span, policy.cool_down, 3_600.0)

@@ -4,11 +4,13 @@ Healthy means that steps come to their end, not that the fleet is well: a warden
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Lock, Thread
 
 from aiohttp import web
 
+from agent.election.mandate import Standing
 from agent.own_metrics import OwnMetrics
 from serving.clock import Clock
 
@@ -65,9 +67,15 @@ class OwnHttpError(Exception):
 
 
 class OwnHttp:
-    """The listener. `start` returns the port, which is a free one where `port` is 0."""
+    """The listener. `start` returns the port, which is a free one where `port` is 0.
 
-    def __init__(self, metrics: OwnMetrics, health: Health, host: str, port: int) -> None:
+    `standing` tells /readyz whether this warden leads or follows.
+    """
+
+    def __init__(
+        self, metrics: OwnMetrics, health: Health, host: str, port: int, standing: Callable[[], Standing] | None = None
+    ) -> None:
+        self._standing = standing
         self._metrics = metrics
         self._health = health
         self._host = host
@@ -127,4 +135,12 @@ class OwnHttp:
 
     async def _get_ready(self, _request: web.Request) -> web.Response:
         report = self._health.report()
-        return web.json_response(report, status=200 if report["ready"] else 503)
+        return web.json_response(report | self._role(), status=200 if report["ready"] else 503)
+
+    def _role(self) -> dict[str, object]:
+        """A follower is ready, too: it is the one that takes over."""
+        if self._standing is None:
+            return {}
+        told = self._standing()
+        role = "leader" if told.leading else "follower"
+        return {"role": role, "leader": told.leader, "term": told.term, "trouble": told.trouble}

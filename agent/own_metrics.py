@@ -63,6 +63,10 @@ class OwnMetrics:
         )
         self._breaker = Gauge("fleetwarden_breaker_state", "1 for the state the breaker is in", ["state"], registry=registry)
         self._paused = Gauge("fleetwarden_paused", "1 while a person has paused the warden", registry=registry)
+        self._leader = Gauge("fleetwarden_leader", "1 while this warden is the one that acts", registry=registry)
+        self._term = Gauge(
+            "fleetwarden_term", "The term of the leader as this warden knows it; 0: none is known", registry=registry
+        )
         self._notices = Counter(
             "fleetwarden_notices", "Notices by what became of them", ["sink", "result"], registry=registry
         )
@@ -129,6 +133,11 @@ class OwnMetrics:
     def paused(self, *, paused: bool) -> None:
         """Whether a person has paused the warden."""
         self._paused.set(float(paused))
+
+    def leads(self, term: int, *, leading: bool) -> None:
+        """Whether this warden is the one that acts, and the term of whoever is."""
+        self._leader.set(float(leading))
+        self._term.set(term)
 
     def notified(self, sink: str, result: str) -> None:
         """What became of a notice; fits `Dispatcher(counted=...)`."""

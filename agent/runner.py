@@ -17,8 +17,9 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from agent import status as page
 from agent.decision.breaker import BreakerState
 from agent.decision.consent import waits_for_answer
+from agent.election.office import Office
 from agent.incident import Decided, Finished, IncidentEvent
-from agent.journal.port import Journal, JournalError
+from agent.journal.port import DeposedError, Journal, JournalError
 from agent.loop import Loop, StepReport
 from agent.own_http import Health
 from agent.own_metrics import OwnMetrics
@@ -39,7 +40,7 @@ class Pace:
 
 
 class Runner:
-    """Runs one Loop until told to stop. No exception of a step ends it."""
+    """Runs one Loop until told to stop. No exception of a step ends it. Who does not lead only looks."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Runner:
         journal: Journal,
         metrics: OwnMetrics,
         health: Health,
+        office: Office,
         clock: Clock,
         pace: Pace,
         names: tuple[str, str],
@@ -57,6 +59,7 @@ class Runner:
         self._journal = journal
         self._metrics = metrics
         self._health = health
+        self._office = office
         self._clock = clock
         self._pace = pace
         self._fleet, self._autonomy = names
@@ -78,28 +81,54 @@ class Runner:
         scheduler.shutdown(wait=True)
 
     def tick(self) -> StepReport | None:
-        """One step, whatever it raises. None when it failed."""
+        """One step, whatever it raises. None when it failed, or when another warden leads."""
         began = self._clock.monotonic()
         try:
-            report = self._loop.step(self._topology(), self._clock.now())
+            report = self._step()
+        except DeposedError as error:
+            self._office.deposed(error)
+            self._metrics.step_failed()
+            return None
         except Exception as error:  # noqa: BLE001 - no exception of a step may end the loop
             self._metrics.step_failed()
             self._health.failed(f"{type(error).__name__}: {error}")
             self._log.exception("step failed; the next one follows as usual")
             return None
+        finally:
+            self._tell_standing()
         self._health.stepped()
+        if report is None:
+            self._metrics.stepped(self._clock.now(), self._clock.monotonic() - began)
+            return None
         self._measure(report, self._clock.monotonic() - began)
         self._write_page(report)
         return report
 
     def housekeep(self) -> None:
-        """Let the journal forget what was over long ago."""
+        """Let the journal forget what was over long ago, if it is ours to do."""
+        if not self._office.holds():
+            return
         try:
             forgotten = self._journal.prune(self._clock.now() - self._pace.keep)
         except JournalError as error:
             self._log.warning("the journal could not be pruned", error=str(error))
             return
         self._log.info("pruned the journal", incidents=forgotten)
+
+    def _step(self) -> StepReport | None:
+        """The whole step of a leader. A follower only looks, so that it can judge at once should it take over."""
+        now = self._clock.now()
+        if self._office.enter(now):
+            return self._loop.step(self._topology(), now)
+        window = self._loop.follow(self._topology(), now)
+        self._metrics.sources(window.sources, now)
+        self._metrics.findings(())  # what was found and is open is for the leader to say
+        self._metrics.incidents(())
+        return None
+
+    def _tell_standing(self) -> None:
+        standing = self._office.standing()
+        self._metrics.leads(standing.term, leading=standing.leading)
 
     def _late(self, event: JobEvent) -> None:
         if event.job_id == "step":

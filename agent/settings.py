@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, mo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agent.decision.policy import Minimum, Policy
+from agent.election.settings import ElectionSettings
 from serving.engines.state_directory import default_state_directory
 from serving.fleet.fleet_file import FleetFile, ModelEntry, Name
 from serving.secret_file import read_secret
@@ -165,6 +166,7 @@ class WardenSettings(BaseSettings):
     runbooks: list[Path] = Field(default_factory=list, description="directories with runbooks besides the built-in ones")
     loop: LoopSettings = Field(default_factory=LoopSettings, description="the pace of the loop")
     journal: JournalSettings = Field(default_factory=JournalSettings, description="where the journal is kept")
+    election: ElectionSettings = Field(default_factory=ElectionSettings, description="which of several wardens acts")
     policy: Policy = Field(default_factory=Policy, description="how far and how fast the warden may go")
     sinks: SinkSettings = Field(default_factory=SinkSettings, description="who is told what happened")
     http: HttpSettings = Field(default_factory=HttpSettings, description="the warden's own HTTP listener")

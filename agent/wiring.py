@@ -14,9 +14,11 @@ from actuators.registry import ActuatorRegistry
 from agent.act import Executor
 from agent.diagnosis.catalogue import Catalogue, load_catalogue
 from agent.diagnosis.rank import diagnose
+from agent.election.choice import elector_of
+from agent.election.office import Office
 from agent.hands import Hands
 from agent.incident import Incident
-from agent.journal.port import Journal, Note
+from agent.journal.port import Journal
 from agent.journal.stored import open_journal
 from agent.loop import Loop, Minds
 from agent.observe import Observer
@@ -115,21 +117,24 @@ def warden(settings: WardenSettings, clock: Clock) -> Iterator[Warden]:
         journal = open_journal(settings.journal_url().get_secret_value())
         closing.callback(journal.close)
         metrics, health = OwnMetrics(version), Health(settings.loop.interval, clock)
-        http = OwnHttp(metrics, health, settings.http.host, settings.http.port)
+        url = settings.journal_url().get_secret_value()
+        elector = closing.enter_context(elector_of(settings.election, journal, lambda: url, clock))
+        office = Office(elector, journal, f"warden {version} started over fleet {fleet.fleet}")
+        http = OwnHttp(metrics, health, settings.http.host, settings.http.port, office.standing)
         port = http.start()
         closing.callback(http.stop)
         observer = _observer(settings, fleet, topology, clock)
         closing.callback(observer.close)
-        dispatcher = _dispatcher(settings, fleet, journal, minds, metrics, clock)
+        dispatcher = _dispatcher(settings, fleet, journal, minds, metrics, office, clock)
         dispatcher.start()
         closing.callback(dispatcher.stop)
-        journal.note(Note(clock.now(), "loop.started", f"warden {version} started over fleet {fleet.fleet}"))
-        hands = Hands(Executor(journal, actuators, clock))
+        office.enter(clock.now())
+        hands = Hands(Executor(journal, actuators, clock, elector=elector))
         closing.callback(hands.close)
         loop = Loop(observer, minds, journal, actuators, hands, clock)
         pace = Pace(settings.loop.interval, settings.state_dir)
         names = (fleet.fleet, "dry run" if settings.dry_run else str(settings.policy.autonomy))
-        yield Warden(Runner(loop, lambda: topology, journal, metrics, health, clock, pace, names), port)
+        yield Warden(Runner(loop, lambda: topology, journal, metrics, health, office, clock, pace, names), port)
 
 
 def _observer(settings: WardenSettings, fleet: FleetFile, topology: Topology, clock: Clock) -> Observer:
@@ -139,11 +144,17 @@ def _observer(settings: WardenSettings, fleet: FleetFile, topology: Topology, cl
 
 
 def _dispatcher(
-    settings: WardenSettings, fleet: FleetFile, journal: Journal, minds: Minds, metrics: OwnMetrics, clock: Clock
+    settings: WardenSettings,
+    fleet: FleetFile,
+    journal: Journal,
+    minds: Minds,
+    metrics: OwnMetrics,
+    office: Office,
+    clock: Clock,
 ) -> Dispatcher:
     def advise(incident: Incident) -> str:
         runbook = minds.runbooks.get(incident.cause)
         return runbook.escalate if runbook else ""
 
     sinks = make_sinks(settings.sinks, settings.cell_of(fleet), clock)
-    return Dispatcher(journal, sinks, clock, metrics.notified, advise)
+    return Dispatcher(journal, sinks, clock, metrics.notified, advise, office.holds)

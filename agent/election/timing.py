@@ -1,5 +1,6 @@
 """The durations of an election, and what must hold between them."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,29 +22,9 @@ class Timing:
     request: float = 1.5
 
     def __post_init__(self) -> None:
-        problem = next(self.problems(), None)
-        if problem is not None:
-            raise ValueError(problem)
-
-    def problems(self) -> Iterator[str]:
-        """What does not hold between the durations, each with its why."""
-        if self.request >= self.retry:
-            yield (
-                f"request of {self.request:g} s is not shorter than retry of {self.retry:g} s: a request without answer "
-                "must be given up before the next one is due"
-            )
-        tries = 2 * self.retry * (1 + JITTER) + self.request
-        if tries > self.renew:
-            yield (
-                f"renew of {self.renew:g} s is shorter than {tries:g} s, which two rests of {self.retry:g} s (and a fifth) "
-                f"and a request of {self.request:g} s take: one lost answer would cost the leadership"
-            )
-        if self.safe - self.renew < self.request:
-            yield (
-                f"lease of {self.lease:g} s leaves a leader that stopped after renew of {self.renew:g} s less than "
-                f"{self.request:g} s (request) for what it began, as clocks may differ by {DRIFT:.0%}: make it "
-                f"{self.least_lease():.1f} s or more"
-            )
+        wrong = "; ".join(problems(self.lease, self.renew, self.retry, self.request))
+        if wrong:
+            raise ValueError(wrong)
 
     @property
     def safe(self) -> float:
@@ -55,6 +36,24 @@ class Timing:
         """Seconds that a side effect may take that was begun at the last moment of a mandate."""
         return self.safe - self.renew
 
-    def least_lease(self) -> float:
-        """The shortest lease that goes with `renew` and `request`."""
-        return (self.renew + self.request) / (1 - DRIFT)
+
+def problems(lease: float, renew: float, retry: float, request: float) -> Iterator[str]:
+    """What does not hold between the durations of a Timing, each with its why."""
+    if request >= retry:
+        yield (
+            f"request of {request:g} s is not shorter than retry of {retry:g} s: a request without answer must be given up "
+            "before the next one is due"
+        )
+    tries = 2 * retry * (1 + JITTER) + request
+    if tries > renew:
+        yield (
+            f"renew of {renew:g} s is shorter than {tries:g} s, which two rests of {retry:g} s (and a fifth) and a request "
+            f"of {request:g} s take: one lost answer would cost the leadership"
+        )
+    least = (renew + request) / (1 - DRIFT)
+    if lease < least:
+        yield (
+            f"lease of {lease:g} s leaves a leader that stopped after renew of {renew:g} s less than {request:g} s "
+            f"(request) for what it began, as clocks may differ by {DRIFT:.0%}: make it {math.ceil(least * 10) / 10:g} s "
+            "or more"
+        )

@@ -67,6 +67,11 @@ class Courier:
             self._logger.warning("report.journal_unreadable", sink=self.sink.name, says=str(error))
             return 0
 
+    def rest(self) -> None:
+        """Somebody else tells the sink now: forget how far it was told, which the journal will say."""
+        self._seen = None
+        self._followed.clear()
+
     def _look_around(self, now: float) -> None:
         if self._seen is None:
             if self._journal.cursor(self.sink.name) == 0:

@@ -3,7 +3,7 @@
 `dispatch` does the same in the caller's thread, for one-off commands and tests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Event, Thread
 
 import structlog
@@ -25,20 +25,33 @@ def _no_advice(_incident: object) -> str:
     return ""
 
 
+def _always() -> bool:
+    """Nobody else tells anything."""
+    return True
+
+
 class Dispatcher:
     """Tells all `sinks` what `log` holds.
 
     `counted(sink, result)` is called for each notice: delivered, failed, retry_later or stale, and journal_unreadable.
-    `advise(incident)` is what the incident's runbook says to a person who has to take over.
+    `advise(incident)` is what the incident's runbook says to a person who has to take over. Only while `leads()` anything is
+    told by the threads: of several wardens one tells.
     """
 
     def __init__(
-        self, log: EventLog, sinks: Sequence[Sink], clock: Clock, counted: Counted = _uncounted, advise: Advise = _no_advice
+        self,
+        log: EventLog,
+        sinks: Sequence[Sink],
+        clock: Clock,
+        counted: Counted = _uncounted,
+        advise: Advise = _no_advice,
+        leads: Callable[[], bool] = _always,
     ) -> None:
         names = [sink.name for sink in sinks]
         if len(set(names)) < len(names):
             raise ValueError(f"two sinks have the same name: {', '.join(names)}")
         self._clock = clock
+        self._leads = leads
         self._couriers = [Courier(log, sink, clock, counted, advise) for sink in sinks]
         self._stopping = Event()
         self._threads: list[Thread] = []
@@ -80,6 +93,9 @@ class Dispatcher:
 
     def _run(self, courier: Courier, budget: float) -> None:
         try:
-            courier.run(self._clock.now(), budget)
+            if self._leads():
+                courier.run(self._clock.now(), budget)
+            else:
+                courier.rest()
         except Exception:  # the thread must live on: the next look may find the journal whole again
             self._logger.exception("report.courier_broke", sink=courier.sink.name)

@@ -200,7 +200,7 @@ def test_a_resignation_from_a_term_that_is_over_changes_nothing() -> None:
     [
         ({"request": 2.0}, "request of 2 s is not shorter than retry of 2 s"),
         ({"renew": 5.0}, "renew of 5 s is shorter than 6.3 s"),
-        ({"lease": 9.0}, "make it 10.0 s or more"),
+        ({"lease": 9.0}, "make it 10 s or more"),
     ],
 )
 def test_durations_that_do_not_fit_say_why(durations: dict[str, float], says: str) -> None:

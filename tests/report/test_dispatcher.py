@@ -388,3 +388,20 @@ def test_in_threads_a_sink_that_hangs_delays_nobody_else_and_the_rest_is_told_on
     for sink in (hanging, telling):
         assert [notice.event.kind for notice in sink.heard] == ["loop.started", "loop.stopped"]
         assert sink.closed
+
+
+def test_of_several_wardens_only_the_leader_tells_and_goes_on_where_the_last_one_stopped() -> None:
+    """A warden that leads again reads from the journal what was told meanwhile, not from its memory."""
+    clock, journal = FakeClock(), MemoryJournal()
+    mine, theirs = ScriptedSink(name="chat"), ScriptedSink(name="chat")
+    leading = [True]
+    me = Dispatcher(journal, (mine,), clock, leads=lambda: leading[0])
+    other = Dispatcher(journal, (theirs,), clock, leads=lambda: not leading[0])
+    for says in ("one", "two", "three", "four"):
+        journal.note(Note(clock.now(), "loop.started", says))
+        for dispatcher in (me, other):
+            for courier in dispatcher._couriers:
+                dispatcher._run(courier, 10.0)
+        leading[0] = not leading[0]
+    assert [notice.event.says for notice in mine.heard] == ["one", "three"]
+    assert [notice.event.says for notice in theirs.heard] == ["two", "four"]

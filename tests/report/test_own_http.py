@@ -8,6 +8,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.election.mandate import Standing
 from agent.own_http import MARGIN, Health, OwnHttp, OwnHttpError
 from agent.own_metrics import OwnMetrics
 from serving.clock import FakeClock
@@ -113,3 +114,27 @@ def test_a_stopped_listener_lets_its_port_go() -> None:
     second = OwnHttp(OwnMetrics("0"), Health(INTERVAL, FakeClock()), "127.0.0.1", port)
     assert second.start() == port
     second.stop()
+
+
+def test_a_follower_is_ready_and_says_whom_it_follows() -> None:
+    health = Health(INTERVAL, FakeClock())
+    health.stepped()
+    standing = Standing(leading=False, leader="warden-b", term=7, trouble="the lease does not answer")
+    http = OwnHttp(OwnMetrics("0"), health, "127.0.0.1", 0, lambda: standing)
+    port = http.start()
+    try:
+        answer = httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False)
+    finally:
+        http.stop()
+    assert answer.status_code == 200
+    told = {key: answer.json()[key] for key in ("role", "leader", "term", "trouble")}
+    assert told == {"role": "follower", "leader": "warden-b", "term": 7, "trouble": "the lease does not answer"}
+
+
+def test_the_metrics_tell_who_acts_and_in_which_term() -> None:
+    metrics = OwnMetrics("0")
+    metrics.leads(7, leading=False)
+    metrics.leads(8, leading=True)
+    text = metrics.exposition().decode()
+    assert "fleetwarden_leader 1.0" in text
+    assert "fleetwarden_term 8.0" in text

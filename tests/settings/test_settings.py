@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.decision.policy import Minimum
+from agent.election.timing import Timing
 from agent.settings import WardenSettings
 from agent.settings_file import load_settings
 from serving.fleet.fleet_file import EngineEntry, FleetFile, ModelEntry
@@ -143,6 +144,21 @@ def test_the_slack_url_may_come_from_the_environment_alone(tmp_path: Path, monke
 def test_a_reading_deadline_beyond_the_interval_is_refused(tmp_path: Path) -> None:
     (found,) = problems(written(tmp_path, "loop: {interval: 1, observe_deadline: 2}\n"))
     assert "longer than the interval" in found
+
+
+def test_durations_of_an_election_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "warden.yaml"
+    path.write_text("election:\n  kind: lease\n  retry: 5\n  lease: 9\n")
+    with pytest.raises(FileError) as refused:
+        load_settings(path)
+    assert "warden.yaml:1: election: renew of 8 s is shorter than 13.5 s" in str(refused.value)
+    assert "lease of 9 s leaves a leader that stopped after renew of 8 s less than 1.5 s" in str(refused.value)
+
+
+def test_an_election_has_durations_that_fit_by_default(tmp_path: Path) -> None:
+    path = tmp_path / "warden.yaml"
+    path.write_text("election: {kind: postgres, name: west}\n")
+    assert load_settings(path).election.timing == Timing()
 
 
 def test_two_webhooks_of_one_name_are_refused(tmp_path: Path) -> None:
