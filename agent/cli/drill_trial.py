@@ -75,7 +75,7 @@ def _told(told: TrialRecord, began: float, now: float) -> Iterator[RenderableTyp
     models = f"{fleet.models} model{'s' if fleet.models > 1 else ''}"
     yield Text(
         f"{fleet.engines} engines of {models} at tensor parallel size {fleet.tp}, {fleet.rps:g} requests a second each; "
-        f"lived {result.virtual_seconds:.0f} s in {result.steps} steps; users: {result.ok:.0f} answers, {result.failed:.0f} failed"
+        f"lived {result.virtual_seconds:.0f} s in {result.steps} steps; {result.ok:.0f} answers, {result.failed:.0f} failed"
     )
     if result.error:
         yield Text(f"could not be run to its end: {result.error}", style="red")
