@@ -28,6 +28,7 @@ T = TypeVar("T")
 POLL_S = 0.05
 JOIN_S = 5.0
 EVERYWHERE = ("",)
+EVENTS = "events"
 NODE_EVENTS = "default"  # the namespace of events about things that lie in none
 
 
@@ -96,7 +97,7 @@ class ClusterCache:
             Shape("controllerrevisions", "apps/v1", _workload(decoder, "ControllerRevision", "apps/v1"), optional=True),
         )
         self._notes: Group[NodeNote] = self._group(
-            (NODE_EVENTS,), Shape("events", "v1", note_of, {"fieldSelector": "involvedObject.kind=Node"}, optional=True)
+            (NODE_EVENTS,), Shape(EVENTS, "v1", note_of, {"fieldSelector": "involvedObject.kind=Node"}, optional=True)
         )
         self._pulse = Pulse(client, clock, self._reconnect)
         self._threads: list[threading.Thread] = []
@@ -117,12 +118,17 @@ class ClusterCache:
         for thread in self._threads:
             thread.join(JOIN_S)
 
+    @property
+    def synced(self) -> bool:
+        """Whether everything was read once."""
+        return all(one.synced for one in self._watched)
+
     def wait_synced(self, seconds: float) -> bool:
         """Wait until everything was read once; False when that took longer than `seconds`."""
         end = self._clock.monotonic() + seconds
-        while not (synced := all(one.synced for one in self._watched)) and self._clock.monotonic() < end:
+        while not self.synced and self._clock.monotonic() < end:
             self._clock.sleep(POLL_S)
-        return synced
+        return self.synced
 
     @property
     def changes(self) -> int:
@@ -150,7 +156,7 @@ class ClusterCache:
         found = {"API server": silent} if silent else {}
         for one in self._watched:
             said = one.doubt()
-            if said:
+            if said and one.kind.name != EVENTS:  # what they tell is welcome, and nothing rests on it
                 found.setdefault(one.kind.name, said)
         return MappingProxyType(found)
 

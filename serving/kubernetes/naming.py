@@ -40,6 +40,18 @@ class Roster:
     numbers: Mapping[str, int] = field(default_factory=nothing)
 
 
+def is_told(pod: PodObject, replica_sets: Mapping[str, WorkloadObject], workloads: Mapping[str, WorkloadObject]) -> bool:
+    """Whether it is known who stands above the pod's own controller.
+
+    Kinds are watched apart, so a pod may come before its new ReplicaSet; called by that, it would have another name now than
+    a moment later.
+    """
+    owner = pod.meta.owner
+    if owner is None or owner.kind not in {"ReplicaSet", "StatefulSet"}:
+        return True
+    return owner.uid in (replica_sets if owner.kind == "ReplicaSet" else workloads)
+
+
 def owner_of(
     pod: PodObject, replica_sets: Mapping[str, WorkloadObject], workloads: Mapping[str, WorkloadObject]
 ) -> Owner | None:
@@ -71,7 +83,7 @@ def roster(
     for pod in pods:
         if pod.labels.get(WORKER_INDEX, "0") != "0":
             workers.setdefault(_group(pod), []).append(pod)
-        elif not pod.over:
+        elif not pod.over and is_told(pod, replica_sets, workloads):
             by_owner.setdefault((pod.meta.namespace, owner_of(pod, replica_sets, workloads)), []).append(pod)
     for uid, made in workloads.items():
         if made.replicas and made.template is not None and not _of_group(made):
