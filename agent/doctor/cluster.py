@@ -7,7 +7,8 @@ from importlib import metadata
 from typing import Any
 
 from actuators.kubernetes.rights import load_rights
-from agent.doctor import clocks, cluster_pods, granted
+from agent.doctor import clocks, cluster_pods, cluster_self, granted
+from agent.doctor.cluster_self import Place
 from agent.doctor.findings import Check, ok, problem, warning
 from agent.doctor.granted import Need
 from serving.clock import Clock
@@ -15,7 +16,7 @@ from serving.fleet.kubernetes_entry import KubernetesEntry
 from serving.kubernetes.client import ClusterClient
 from serving.kubernetes.cluster_error import ClusterError
 from serving.kubernetes.connection import connect
-from serving.kubernetes.rights import Rule, load_base_rights
+from serving.kubernetes.rights import load_base_rights
 
 OLDEST, NEWEST = (1, 29), (1, 36)  # of Kubernetes; the newest is what the tests run against
 DEADLINE_S = 5.0
@@ -29,31 +30,45 @@ _TODOS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the settings want of a cluster: verbs of runbooks that may act, and where the Lease lies, if one elects."""
+    """What the settings want of a cluster: verbs of runbooks that may act, and where the Lease lies, if one elects.
+
+    `place` is our own pod, where we run in one; `sqlite` and `elects` are how replicas would share a journal and a leader.
+    """
 
     verbs: frozenset[str] = frozenset()
     lease_namespace: str | None = None
+    place: Place | None = None
+    sqlite: bool = False
+    elects: bool = False
 
 
 def examine(entry: KubernetesEntry, wanted: Wanted, clock: Clock) -> list[Check]:
-    """Every check of the cluster; only the first where it cannot be asked at all."""
+    """Every check of the cluster, as far as it answers."""
     try:
         client = connect(entry.kubeconfig, entry.context, clock=clock, deadline_s=DEADLINE_S)
     except ClusterError as failed:
         return [_unheard("kubernetes", failed)]
+    checks: list[Check] = []
     try:
-        version = client.get("/version")
-        checks = [ok("cluster.answers", client.server, "its API server answers"), _version(client.server, version)]
-        checks += _clock(client, clock)
-        checks += granted.examine(client, list(needs(entry, wanted)))
-        if not wanted.verbs:
-            says = "no runbook may act on the cluster, so no right to change anything is needed"
-            checks.append(ok(granted.CHECK, "actions", says))
-        return [*checks, *cluster_pods.examine(client, entry)]
+        checks.extend(_asked(client, entry, wanted, clock))
     except ClusterError as failed:
-        return [_unheard(client.server, failed)]
+        checks.append(_unheard(client.server, failed))  # what was told before it stays
     finally:
         client.close()
+    return checks
+
+
+def _asked(client: ClusterClient, entry: KubernetesEntry, wanted: Wanted, clock: Clock) -> Iterator[Check]:
+    version = client.get("/version")
+    yield ok("cluster.answers", client.server, "its API server answers")
+    yield _version(client.server, version)
+    yield from _clock(client, clock)
+    yield from granted.examine(client, list(needs(entry, wanted)))
+    if not wanted.verbs:
+        yield ok(granted.CHECK, "actions", "no runbook may act on the cluster, so no right to change anything is needed")
+    yield from cluster_pods.examine(client, entry)
+    if wanted.place is not None:
+        yield from cluster_self.examine(client, wanted.place, sqlite=wanted.sqlite, elects=wanted.elects)
 
 
 def needs(entry: KubernetesEntry, wanted: Wanted) -> Iterator[Need]:
@@ -67,11 +82,7 @@ def needs(entry: KubernetesEntry, wanted: Wanted) -> Iterator[Need]:
     for name, family in families.items():
         yield Need(name, _purpose(family.says, family.verbs, wanted.verbs), family.rules, spaces, f"actions.{name}.enabled")
     if families:
-        yield Need("events", "write events about what it touches", _all(rights.shared))
-
-
-def _all(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    return tuple(rules)
+        yield Need("events", "write events about what it touches", rights.shared)
 
 
 def _purpose(says: str, verbs: Iterable[str], wanted: frozenset[str]) -> str:

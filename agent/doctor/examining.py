@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from agent.checkup.mapping import from_places
 from agent.checkup.places import METRICS, MetricsPlace, NoPlace, StorePlace, find_all
-from agent.doctor import door, engines, own, signals, sinks, store
+from agent.doctor import door, engines, gpus, own, signals, sinks, store
 from agent.doctor.engines import Asked
 from agent.doctor.findings import Check, ok, problem, warning
 from agent.settings import WardenSettings
@@ -90,3 +90,5 @@ def _telemetry(fleet: FleetFile, registry: Registry, clock: Clock) -> Iterator[C
         yield problem("store.answers", "prometheus", str(refused), "write the bearer token into that file, on one line")
         return
     yield from store.examine(entry.url, topology, registry, clock, entry.match, token)
+    if any(engine.gpus for engine in fleet.engines):
+        yield from gpus.examine(entry.url, registry, clock, entry.match, token)
