@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from agent import status as page
+from agent.cli.tables import state_directory
 from agent.status import EngineRow, FleetStatus
 from serving.clock import SystemClock
-from serving.engines.state_directory import default_state_directory
 
 STALE_S = 10.0
 STATE_STYLES = {
@@ -46,7 +46,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="The same as JSON (keys: see agent.status).")] = False,
 ) -> None:
     """Show the fleet and its open incidents. Exit code: 0 all well, 1 incidents open or page stale, 2 nothing to read."""
-    directory = state_dir or default_state_directory()
+    directory = state_directory(state_dir)
     clock = SystemClock()
     seen = page.read(directory)
     if seen is None:

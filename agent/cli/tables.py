@@ -1,5 +1,6 @@
 """How the commands over the journal look: options they share, tables, and JSON that scripts can rely on."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from agent.journal.stored import StoredJournal, open_journal
 from agent.report.layout import clock_time, date_time
 from agent.report.wording import duration
 from serving.engines.state_directory import default_state_directory
+from serving.secret_file import read_secret
 
 FILE_NAME = "journal.sqlite"
 STATE_STYLES = {"resolved": "green", "escalated": "red", "suppressed": "dim", "open": "yellow"}
@@ -34,13 +36,29 @@ AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON.")]
 def journal_of(state_dir: Path | None, journal: str | None) -> Iterator[StoredJournal]:
     """The warden's journal. Ends the command with exit code 2 and a sentence when it cannot be used."""
     try:
-        opened = open_journal(journal or (state_dir or default_state_directory()) / FILE_NAME, create=False)
+        opened = open_journal(journal or _journal_at(state_dir), create=False)
         try:
             yield opened
         finally:
             opened.close()
     except JournalError as error:
         fail(str(error))
+
+
+def state_directory(given: Path | None) -> Path:
+    """The warden's state directory: as given, else as the environment tells the warden, else the usual one."""
+    told = os.environ.get("FLEETWARDEN_STATE_DIR")
+    return given or (Path(told) if told else default_state_directory())
+
+
+def _journal_at(state_dir: Path | None) -> Path | str:
+    """The journal's place. In the warden's own container the environment tells it, as it tells the warden."""
+    url_file, url = (os.environ.get(f"FLEETWARDEN_JOURNAL__{name}") for name in ("URL_FILE", "URL"))
+    if state_dir is None and url_file:
+        return read_secret(Path(url_file)).get_secret_value()
+    if state_dir is None and url:
+        return url
+    return state_directory(state_dir) / FILE_NAME
 
 
 def fail(message: str) -> NoReturn:

@@ -91,7 +91,7 @@ def test_the_container_is_locked_down(tmp_path: Path) -> None:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        assert "env" not in container
+        assert all(one["value"].startswith("/") for one in container.get("env", []))  # paths, no secrets
         assert "envFrom" not in container
 
 
@@ -123,6 +123,7 @@ def test_settings_are_those_of_the_values_and_the_warden_reads_them(tmp_path: Pa
     assert settings.http.host == "0.0.0.0"  # noqa: S104 - compared only
     assert settings.fleet_file == tmp_path / "fleet.yaml"
     assert settings.journal.url_file == tmp_path / "secrets" / "journal-url"
+    assert (settings.election.kind, settings.election.name) == ("lease", "fw-fleetwarden")
     assert settings.runbooks == [tmp_path / "runbooks"]
     assert data["runbook-own.yaml"].strip() == "name: own"
 
@@ -143,6 +144,7 @@ def test_one_replica_keeps_its_journal_on_a_volume_that_outlives_it(tmp_path: Pa
     (state,) = [volume for volume in warden_pod(objects)["volumes"] if volume["name"] == "state"]
     assert state["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     assert of_kind(objects, "PodDisruptionBudget") == []
+    assert set(granted(objects)) == {"read"}  # one warden needs no Lease
 
 
 @pytest.mark.parametrize(

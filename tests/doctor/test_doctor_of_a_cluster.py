@@ -147,7 +147,7 @@ def test_the_lease_is_asked_for_in_its_own_namespace(account: Account) -> None:
     wanted = Wanted(lease_namespace=account.namespace)
     (lease,) = account.wrong(wanted)
     assert lease.details["line"] == (
-        '- {apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: [get, create, update, patch]}'
+        '- {apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: [get, create, update]}'
     )
     account.may_here(*load_base_rights().own)
     assert account.wrong(wanted) == []

@@ -308,3 +308,19 @@ def test_the_journal_may_be_elsewhere(record: StoredJournal, hung: Diagnosis, tm
     result = CliRunner().invoke(app, ["incidents", "--journal", "no such://thing"])
     assert result.exit_code == 2
     assert "URL cannot be read" in result.stderr
+
+
+def test_in_the_wardens_own_container_the_environment_tells_where_the_journal_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    open_journal(elsewhere / "journal.sqlite").close()
+    monkeypatch.setenv("FLEETWARDEN_STATE_DIR", str(elsewhere))
+    told = CliRunner().invoke(app, ["incidents"])
+    assert (told.exit_code, "nothing is open" in told.output) == (0, True)
+    (tmp_path / "url").write_text(f"sqlite:///{elsewhere / 'journal.sqlite'}")
+    monkeypatch.setenv("FLEETWARDEN_STATE_DIR", str(tmp_path / "nothing"))
+    assert CliRunner().invoke(app, ["incidents"]).exit_code == 2
+    monkeypatch.setenv("FLEETWARDEN_JOURNAL__URL_FILE", str(tmp_path / "url"))
+    assert CliRunner().invoke(app, ["incidents"]).exit_code == 0
+    assert CliRunner().invoke(app, ["incidents", "--state-dir", str(tmp_path / "nothing")]).exit_code == 2

@@ -66,6 +66,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $_ := set $own "http" (dict "host" "0.0.0.0" "port" 9470) }}
 {{- if eq .Values.journal.kind "postgres" }}
 {{- $_ := set $own "journal" (dict "url_file" "secrets/journal-url") }}
+{{- $_ := set $own "election" (dict "kind" "lease" "name" (include "fleetwarden.fullname" .)) }}
 {{- else }}
 {{- $_ := set $own "journal" (dict "path" "/var/lib/fleetwarden/journal.sqlite") }}
 {{- end }}

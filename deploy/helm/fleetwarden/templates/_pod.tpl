@@ -14,6 +14,14 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{- /* For commands that people run in the pod: where the journal is. Paths only, no secret. */}}
+{{- define "fleetwarden.environment" -}}
+- {name: FLEETWARDEN_STATE_DIR, value: /var/lib/fleetwarden}
+{{- if eq .Values.journal.kind "postgres" }}
+- {name: FLEETWARDEN_JOURNAL__URL_FILE, value: /etc/fleetwarden/secrets/journal-url}
+{{- end }}
+{{- end }}
+
 {{- define "fleetwarden.mounts" -}}
 - {name: config, mountPath: /etc/fleetwarden, readOnly: true}
 - {name: state, mountPath: /var/lib/fleetwarden}
