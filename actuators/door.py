@@ -4,7 +4,7 @@ The door keeps the operation keys, so the same key twice is one operation even w
 undo whose drain is the door's own rule (serving.gateway.orders), asked here beforehand and enforced there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from urllib.parse import quote
 
@@ -24,11 +24,22 @@ State = Mapping[str, Scalar]
 
 
 class DoorActuator:
-    """`door.*` verbs on engines. `by` signs the orders; `token` is the admin routes' bearer token, if they need one."""
+    """`door.*` verbs on engines. `by` signs the orders; `token` is the admin routes' bearer token, if they need one.
 
-    def __init__(self, admin_url: str, token: str | None = None, timeout_s: float = 5.0, by: str = WARDEN) -> None:
+    `called` tells what the door calls an engine, where that is not the engine's own name.
+    """
+
+    def __init__(
+        self,
+        admin_url: str,
+        token: str | None = None,
+        timeout_s: float = 5.0,
+        by: str = WARDEN,
+        called: Callable[[str], str] = str,
+    ) -> None:
         self._url = admin_url.rstrip("/")
         self._by = by
+        self._called = called
         self._http = HttpClient(timeout_s, {"Authorization": f"Bearer {token}"} if token else {})
         self._specs = verbs_of(self)
         self._makers = methods_of(self)
@@ -84,7 +95,8 @@ class DoorActuator:
         problems = bind(spec, action.arguments)
         if problems:
             return _failed("; ".join(problems), permanent=True)
-        order: Order = self._makers[action.verb](action.target.name, key, **with_defaults(spec, action.arguments))
+        name = self._called(action.target.name)
+        order: Order = self._makers[action.verb](name, key, **with_defaults(spec, action.arguments))
         return order
 
     def _foreseen(self, order: Order) -> Outcome:

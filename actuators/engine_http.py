@@ -131,6 +131,8 @@ class EngineHttpActuator:
             facts = None
         if facts is None:
             return _failed(f"{action.target} is not on the map", permanent=True)
+        if not facts.url:
+            return _failed(f"{action.target} has no address at the moment: its pod is gone, or not placed yet")
         return facts, wish
 
     def _probe(self, facts: EngineFacts, wish: _Canary) -> Outcome:

@@ -72,10 +72,17 @@ class StepReport:
 
 
 class Loop:
-    """One warden's step over one fleet."""
+    """One warden's step over one fleet. `opted_out` tells what labels or annotations on the fleet say to leave alone."""
 
     def __init__(
-        self, observer: Observes, minds: Minds, journal: Journal, actuators: Actuator, hands: Performs, clock: Clock
+        self,
+        observer: Observes,
+        minds: Minds,
+        journal: Journal,
+        actuators: Actuator,
+        hands: Performs,
+        clock: Clock,
+        opted_out: Callable[[], frozenset[Entity]] = frozenset,
     ) -> None:
         self._observer = observer
         self._hands = hands
@@ -83,6 +90,7 @@ class Loop:
         self._minds = minds
         self._journal = journal
         self._specs = actuators.verbs
+        self._opted_out = opted_out
 
     def step(self, topology: Topology, now: float) -> StepReport:
         """One look at the fleet and all that follows from it. Raises JournalError: without a record nothing is done."""
@@ -129,7 +137,7 @@ class Loop:
             pause = self._journal.switch(PAUSE)
         except JournalError:
             return Switches(paused=None)
-        return Switches(paused=pause.on, paused_by=pause.by)
+        return Switches(paused=pause.on, paused_by=pause.by, opted_out=self._opted_out())
 
     def _carry_on(self, incident: Incident, state: FleetState, events: list[IncidentEvent]) -> FleetState:
         """Bring one incident as far as this moment allows; returns the state with all that changed."""

@@ -12,6 +12,7 @@ from actuators.engine_http import EngineHttpActuator
 from actuators.process import ProcessActuator
 from actuators.registry import ActuatorRegistry
 from agent.act import Executor
+from agent.cluster_names import KeptNames
 from agent.diagnosis.catalogue import Catalogue, load_catalogue
 from agent.diagnosis.rank import diagnose
 from agent.election.choice import elector_of
@@ -21,6 +22,7 @@ from agent.incident import Incident
 from agent.journal.port import Journal
 from agent.journal.stored import open_journal
 from agent.loop import Loop, Minds
+from agent.maps import Maps, maps_of
 from agent.observe import Observer
 from agent.own_http import Health, OwnHttp
 from agent.own_metrics import OwnMetrics
@@ -34,7 +36,6 @@ from runbooks.loader import RunbookLibrary, load_library
 from serving.clock import Clock
 from serving.engines.local import LocalEngines
 from serving.fleet.fleet_file import FleetFile
-from serving.fleet.topology import Topology
 from serving.secret_file import read_secret
 from serving.telemetry.history import History
 from serving.telemetry.otlp import OtlpSource
@@ -52,19 +53,20 @@ class Warden:
     port: int
 
 
-def make_actuators(fleet: FleetFile, topology: Topology, engines: LocalEngines, clock: Clock, *, dry: bool) -> Actuator:
+def make_actuators(fleet: FleetFile, maps: Maps, engines: LocalEngines, clock: Clock, *, dry: bool) -> Actuator:
     """Every family of verbs that this fleet can have. Without an admin URL of a front door there are no door verbs."""
-    facts = {engine.name: topology.facts(engine) for engine in topology.engines}
-    families: list[Actuator] = [EngineHttpActuator(facts.get), ProcessActuator(engines, clock)]
+    families: list[Actuator] = [EngineHttpActuator(maps.facts)]
+    if fleet.kubernetes is None:
+        families.append(ProcessActuator(engines, clock))
     gateway = fleet.gateway
     if gateway is not None and gateway.admin_url is not None:
         token = read_secret(gateway.admin_token_file).get_secret_value() if gateway.admin_token_file else None
-        families.append(DoorActuator(gateway.admin_url, token))
+        families.append(DoorActuator(gateway.admin_url, token, called=maps.at_door))
     everything = ActuatorRegistry(families)
     return DryRun(everything) if dry else everything
 
 
-def make_sources(fleet: FleetFile, registry: Registry, clock: Clock) -> tuple[Source, ...]:
+def make_sources(fleet: FleetFile, registry: Registry, clock: Clock, maps: Maps) -> tuple[Source, ...]:
     """The sources that the fleet file names, the surest first."""
     telemetry, door = fleet.telemetry, fleet.gateway.url if fleet.gateway else None
     sources: list[Source] = []
@@ -80,7 +82,7 @@ def make_sources(fleet: FleetFile, registry: Registry, clock: Clock) -> tuple[So
         )
     if telemetry.otlp is not None:
         sources.append(OtlpSource(telemetry.otlp.host, telemetry.otlp.port))
-    return tuple(sources)
+    return (*sources, *maps.sources)
 
 
 def load_runbooks(settings: WardenSettings, actuators: Actuator, catalogue: Catalogue) -> RunbookLibrary:
@@ -108,10 +110,7 @@ def warden(settings: WardenSettings, clock: Clock) -> Iterator[Warden]:
     Raises FileError, JournalError or OwnHttpError, each with what to do.
     """
     fleet = FleetFile.read(settings.fleet_file)
-    topology = fleet.topology()
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    actuators = make_actuators(fleet, topology, LocalEngines(settings.state_dir, clock), clock, dry=settings.dry_run)
-    minds = make_minds(settings, fleet, actuators)
     version = metadata.version("fleetwarden")
     with ExitStack() as closing:
         journal = open_journal(settings.journal_url().get_secret_value())
@@ -120,10 +119,13 @@ def warden(settings: WardenSettings, clock: Clock) -> Iterator[Warden]:
         url = settings.journal_url().get_secret_value()
         elector = closing.enter_context(elector_of(settings.election, journal, lambda: url, clock))
         office = Office(elector, journal, f"warden {version} started over fleet {fleet.fleet}")
+        maps = closing.enter_context(maps_of(fleet, settings.fleet_file, clock, KeptNames(journal, office.holds)))
+        actuators = make_actuators(fleet, maps, LocalEngines(settings.state_dir, clock), clock, dry=settings.dry_run)
+        minds = make_minds(settings, fleet, actuators)
         http = OwnHttp(metrics, health, settings.http.host, settings.http.port, office.standing)
         port = http.start()
         closing.callback(http.stop)
-        observer = _observer(settings, fleet, topology, clock)
+        observer = _observer(settings, fleet, maps, clock)
         closing.callback(observer.close)
         dispatcher = _dispatcher(settings, fleet, journal, minds, metrics, office, clock)
         dispatcher.start()
@@ -131,16 +133,16 @@ def warden(settings: WardenSettings, clock: Clock) -> Iterator[Warden]:
         office.enter(clock.now())
         hands = Hands(Executor(journal, actuators, clock, elector=elector))
         closing.callback(hands.close)
-        loop = Loop(observer, minds, journal, actuators, hands, clock)
+        loop = Loop(observer, minds, journal, actuators, hands, clock, maps.opted_out)
         pace = Pace(settings.loop.interval, settings.state_dir)
         names = (fleet.fleet, "dry run" if settings.dry_run else str(settings.policy.autonomy))
-        yield Warden(Runner(loop, lambda: topology, journal, metrics, health, office, clock, pace, names), port)
+        yield Warden(Runner(loop, maps.topology, journal, metrics, health, office, clock, pace, names), port)
 
 
-def _observer(settings: WardenSettings, fleet: FleetFile, topology: Topology, clock: Clock) -> Observer:
+def _observer(settings: WardenSettings, fleet: FleetFile, maps: Maps, clock: Clock) -> Observer:
     ticks = int(settings.loop.history / settings.loop.interval) + 2
-    history = History(topology, settings.loop.history, ticks)
-    return Observer(make_sources(fleet, load_registry(), clock), history, settings.loop.observe_deadline)
+    history = History(maps.topology(), settings.loop.history, ticks)
+    return Observer(make_sources(fleet, load_registry(), clock, maps), history, settings.loop.observe_deadline)
 
 
 def _dispatcher(

@@ -19,6 +19,7 @@ from agent.checkup.asking import Heard
 from agent.doctor.findings import Check, ok, problem, warning
 from agent.journal.port import JournalError
 from agent.journal.stored import open_journal
+from agent.maps import Maps
 from agent.settings import WardenSettings
 from agent.wiring import make_actuators, make_minds
 from serving.clock import Clock
@@ -65,8 +66,7 @@ def examine(settings: WardenSettings, fleet: FleetFile, clock: Clock) -> list[Ch
 def _parts(settings: WardenSettings, fleet: FleetFile, clock: Clock) -> list[Check]:
     """Detector parameters and runbooks, read as the warden reads them."""
     try:
-        topology = fleet.topology()
-        actuators = make_actuators(fleet, topology, LocalEngines(settings.state_dir, clock), clock, dry=True)
+        actuators = make_actuators(fleet, Maps(fleet.topology), LocalEngines(settings.state_dir, clock), clock, dry=True)
         minds = make_minds(settings, fleet, actuators)
     except FileError as refused:
         return [problem("own.files", one.file, str(one), "correct the line that is named") for one in refused.problems]

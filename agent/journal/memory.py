@@ -1,5 +1,6 @@
 """A journal in memory: the same rules, nothing kept. For tests and rehearsals."""
 
+from collections.abc import Mapping
 from threading import RLock
 
 from agent.incident import Incident, IncidentEvent, Intended
@@ -18,6 +19,7 @@ class MemoryJournal:
         self._keys: dict[str, str] = {}
         self._switches: dict[str, Switch] = {}
         self._cursors: dict[str, int] = {}
+        self._slots: dict[str, int] = {}
         self._term: int | None = None
         self._latest = (0, "")
 
@@ -83,6 +85,14 @@ class MemoryJournal:
     def set_cursor(self, sink: str, seq: int) -> None:
         with self._lock:
             self._cursors[sink] = max(seq, self._cursors.get(sink, 0))
+
+    def engine_slots(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._slots)
+
+    def keep_engine_slots(self, numbers: Mapping[str, int]) -> None:
+        with self._lock:
+            self._slots = dict(numbers)
 
     def approve(self, incident: str, by: str, now: float) -> Answer:
         return self._answer(incident, approved=True, by=by, now=now)

@@ -160,6 +160,14 @@ class Journal(Protocol):
         """Remember that `sink` has delivered up to `seq`. A cursor never goes back."""
         ...
 
+    def engine_slots(self) -> Mapping[str, int]:
+        """The number of each pod of a cluster among the engines of its workload, by the pod's uid."""
+        ...
+
+    def keep_engine_slots(self, numbers: Mapping[str, int]) -> None:
+        """Remember these numbers and no others."""
+        ...
+
     def approve(self, incident: str, by: str, now: float) -> Answer:
         """Allow what was asked. Only the first answer before the request expires counts, whoever gives it."""
         ...

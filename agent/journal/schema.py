@@ -74,6 +74,14 @@ switches = Table(
     Column("why", Text, nullable=False),
 )
 
+# The number of each pod of a cluster among the engines of its workload, by the pod's uid.
+engine_slots = Table(
+    "engine_slots",
+    metadata,
+    Column("pod", String(128), primary_key=True),
+    Column("number", Integer, nullable=False),
+)
+
 cursors = Table(
     "cursors",
     metadata,

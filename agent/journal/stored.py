@@ -1,6 +1,6 @@
 """A journal in a database: SQLite in a file by default."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -15,7 +15,7 @@ from agent.journal import rules, versions
 from agent.journal.codec import decode, encode
 from agent.journal.dialect import WRITES, alone, check_whole, insert_once, make_engine, translate, upsert
 from agent.journal.port import Answer, DamagedError, Entry, JournalError, KeyTakenError, Note, Switch
-from agent.journal.schema import cursors, entries, incidents, operation_keys, switches, writer
+from agent.journal.schema import cursors, engine_slots, entries, incidents, operation_keys, switches, writer
 
 _REMEMBERED = 1_000  # incidents kept folded in memory, so that a step of the loop reads only what is new
 
@@ -157,6 +157,20 @@ class StoredJournal:
         with self._write() as connection:
             upsert(connection, cursors, {"sink": sink, "seq": seq}, only_up="seq")
 
+    def engine_slots(self) -> dict[str, int]:
+        with self._read() as connection:
+            return _slots(connection)
+
+    def keep_engine_slots(self, numbers: Mapping[str, int]) -> None:
+        with self._write() as connection:
+            kept = _slots(connection)
+            changed = kept.keys() - {pod for pod, number in numbers.items() if kept.get(pod) == number}
+            for pod in changed:
+                connection.execute(delete(engine_slots).where(engine_slots.c.pod == pod))
+            added = [{"pod": pod, "number": number} for pod, number in numbers.items() if kept.get(pod) != number]
+            if added:
+                connection.execute(insert(engine_slots), added)
+
     def approve(self, incident: str, by: str, now: float) -> Answer:
         return self._answer(incident, approved=True, by=by, now=now)
 
@@ -267,3 +281,7 @@ class StoredJournal:
             self._folded[incident.id] = (seq, incident)  # the dict keeps the order of use
             if len(self._folded) > _REMEMBERED:
                 self._folded.pop(next(iter(self._folded)))
+
+
+def _slots(connection: Connection) -> dict[str, int]:
+    return {row.pod: row.number for row in connection.execute(select(engine_slots))}

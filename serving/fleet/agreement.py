@@ -19,6 +19,7 @@ class Mistake(NamedTuple):
 
 def mistakes(fleet: "FleetFile") -> Iterator[Mistake]:
     """Everything on which `fleet` contradicts itself."""
+    yield from _declared(fleet)
     yield from _twice("zones", fleet.zones)
     for part, entries in (
         ("switches", fleet.switches),
@@ -34,6 +35,18 @@ def mistakes(fleet: "FleetFile") -> Iterator[Mistake]:
     yield from _budgets(fleet)
     yield from _gateway(fleet)
     yield from _telemetry(fleet)
+
+
+def _declared(fleet: "FleetFile") -> Iterator[Mistake]:
+    """The fleet is listed here, or found in a cluster, and never both."""
+    if fleet.kubernetes is None:
+        if not fleet.engines:
+            yield Mistake(("engines",), "lists none: list the engines, or say with `kubernetes` which pods they are", [])
+        return
+    for part in ("zones", "switches", "nodes", "engines"):
+        if getattr(fleet, part):
+            what = "is given beside `kubernetes`: the cluster tells it, so leave out one of the two"
+            yield Mistake((part,), what, getattr(fleet, part))
 
 
 def _twice(part: str, names: Sequence[str], field: str | None = None) -> Iterator[Mistake]:
@@ -115,6 +128,8 @@ def _budgets(fleet: "FleetFile") -> Iterator[Mistake]:
     served = [engine.model for engine in fleet.engines]
     for position, model in enumerate(fleet.models):
         count = served.count(model.name)
+        if fleet.kubernetes is not None:
+            continue  # who serves it is known to the cluster only
         if not count:
             yield from _unknown(("models", position, "name"), model.name, served, "engines")
         elif model.min_healthy is not None and model.min_healthy > count:

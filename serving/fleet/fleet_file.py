@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from serving.fleet import agreement, relations
+from serving.fleet.kubernetes_entry import KubernetesEntry
 from serving.fleet.topology import Topology
 from serving.yaml_file import FileError, Problem, load_file, load_text
 
@@ -190,7 +191,10 @@ class FleetFile(_Strict):
     zones: list[Name] = Field(default_factory=list, description="names of the zones")
     switches: list[SwitchEntry] = Field(default_factory=list, description="network switches and NVLink domains")
     nodes: list[NodeEntry] = Field(default_factory=list, description="machines")
-    engines: list[EngineEntry] = Field(min_length=1, description="the vLLM servers")
+    engines: list[EngineEntry] = Field(default_factory=list, description="the vLLM servers; none with `kubernetes`")
+    kubernetes: KubernetesEntry | None = Field(
+        None, description="the pods of a cluster that are the fleet, instead of zones, switches, nodes and engines"
+    )
     models: list[ModelEntry] = Field(
         default_factory=list, description="serving budgets; a model that is not listed has the defaults"
     )
@@ -233,7 +237,7 @@ class FleetFile(_Strict):
             raise FileError([Problem(str(path), 0, "", f"cannot be written: {refused.strerror}")]) from None
 
     def topology(self) -> Topology:
-        """The map as a graph, engines in the order of the file."""
+        """The map as a graph, engines in the order of the file. Without engines where the cluster has the map."""
         return Topology(relations.engine_facts(self), relations.relations(self))
 
     def budget(self, model: str) -> ModelEntry:
@@ -254,7 +258,10 @@ class FleetFile(_Strict):
                 update={"bearer_token_file": (folder / prometheus.bearer_token_file).absolute()}
             )
         telemetry = self.telemetry.model_copy(update={"prometheus": prometheus})
-        return self.model_copy(update={"gateway": gateway, "telemetry": telemetry})
+        cluster = self.kubernetes
+        if cluster and cluster.kubeconfig:
+            cluster = cluster.model_copy(update={"kubeconfig": (folder / cluster.kubeconfig.expanduser()).absolute()})
+        return self.model_copy(update={"gateway": gateway, "telemetry": telemetry, "kubernetes": cluster})
 
 
 def json_schema() -> dict[str, Any]:

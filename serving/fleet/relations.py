@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # the fleet file imports this module
 SCRAPE = Entity(EntityKind.TELEMETRY, "scrape")
 PROMETHEUS = Entity(EntityKind.TELEMETRY, "prometheus")
 OTLP = Entity(EntityKind.TELEMETRY, "otlp")
+KUBERNETES = Entity(EntityKind.TELEMETRY, "kubernetes")
 
 Edge = tuple[Entity, Relation, Entity]
 
@@ -44,7 +45,12 @@ def relations(fleet: "FleetFile") -> Iterator[Edge]:
 def sources(fleet: "FleetFile") -> tuple[Entity, ...]:
     """The telemetry sources that the file switches on, as entities."""
     telemetry = fleet.telemetry
-    switched = ((SCRAPE, telemetry.scrape), (PROMETHEUS, telemetry.prometheus), (OTLP, telemetry.otlp))
+    switched = (
+        (SCRAPE, telemetry.scrape),
+        (PROMETHEUS, telemetry.prometheus),
+        (OTLP, telemetry.otlp),
+        (KUBERNETES, fleet.kubernetes),
+    )
     return tuple(source for source, settings in switched if settings is not None)
 
 

@@ -48,8 +48,9 @@ SIGNATURES: Mapping[Relation, frozenset[tuple[EntityKind, EntityKind]]] = Mappin
 class EngineFacts:
     """What is known of an engine before anything is measured.
 
-    `url` is the base of its HTTP API without a trailing slash. Peers share `model`, `hardware` and `role`. `labels` are
-    the label values that a Prometheus puts on its series (used to find the engine again in query answers).
+    `url` is the base of its HTTP API without a trailing slash, empty while it has no address to answer at. Peers share
+    `model`, `hardware` and `role`. `labels` are the label values that a Prometheus puts on its series (used to find the
+    engine again in query answers).
     """
 
     name: str
@@ -98,6 +99,12 @@ class Topology:
     def row_of(self) -> Mapping[str, int]:
         """The row of each engine, by name, in every matrix of a Window."""
         return MappingProxyType({engine.name: row for row, engine in enumerate(self.engines)})
+
+    @cached_property
+    def row_of_replica(self) -> Mapping[str, int]:
+        """The row of each engine by what a front door may call it: its name, or the pod that it is at the moment."""
+        pods = {fact.labels["pod"]: row for row, fact in enumerate(self._facts.values()) if fact.labels.get("pod")}
+        return MappingProxyType({**pods, **self.row_of})
 
     @cached_property
     def peer_group(self) -> NDArray[np.intp]:

@@ -63,7 +63,8 @@ class ClusterView:
         self._clock = clock
         self._lock = threading.Lock()
         self._log = structlog.get_logger("fleetwarden.kubernetes")
-        self._numbers: Mapping[str, int] | None = None
+        self._numbers: Mapping[str, int] = {}
+        self._ours = False
         self._kept: Mapping[str, int] = {}
         self._changes = -1
         self._made_at = float("-inf")
@@ -89,7 +90,8 @@ class ClusterView:
         with self._lock:
             changes = self._cache.changes
             due = self._clock.monotonic() - self._made_at >= LEAST_S
-            if self._cache.synced and changes != self._changes and due:
+            news = changes != self._changes or self._memory.ours != self._ours
+            if self._cache.synced and news and due:
                 self._make(changes)
             doubts = self._cache.doubts()
             if doubts != self._made.map.doubts:
@@ -105,14 +107,17 @@ class ClusterView:
         return self.map().opted_out
 
     def _make(self, changes: int) -> None:
-        if self._numbers is None:
-            self._numbers = self._kept = self._recalled()
+        ours = self._memory.ours
+        if not (ours and self._ours):  # others numbered the pods until now, and what they said of a pod holds
+            self._kept = self._recalled()
+            self._numbers = {**self._numbers, **self._kept}
+        self._ours = ours
         self._objects = self._cache.objects()
         now = self._clock.now()
         self._made = mapped(self._objects, self._entry, self._around, self._numbers, now)
         self._numbers = self._made.roster.numbers
         self._changes, self._made_at = changes, self._clock.monotonic()
-        if self._numbers != self._kept:
+        if ours and self._numbers != self._kept:
             self._keep(self._numbers)
 
     def _recalled(self) -> Mapping[str, int]:

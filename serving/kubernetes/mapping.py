@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from serving.fleet import relations
 from serving.fleet.entity import Entity, EntityKind
+from serving.fleet.fleet_file import FleetFile
 from serving.fleet.kubernetes_entry import KubernetesEntry
 from serving.fleet.topology import EngineFacts, Relation, Topology
 from serving.kubernetes.cluster_map import ClusterMap, PodRef, WorkloadRef, nothing
@@ -43,7 +45,16 @@ class Surroundings:
     gateway: str | None = None
     sources: tuple[Entity, ...] = ()
     door_sources: tuple[Entity, ...] = ()
-    prometheus: bool = False
+
+    @classmethod
+    def of(cls, fleet: FleetFile) -> "Surroundings":
+        """What a fleet file says of it."""
+        return cls(
+            fleet.cell,
+            fleet.gateway.name if fleet.gateway else None,
+            relations.sources(fleet),
+            (relations.SCRAPE,) if fleet.telemetry.scrape is not None else (),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +76,7 @@ def mapped(
     found = roster(objects.pods.values(), objects.replica_sets, objects.workloads, remembered)
     nodes = _nodes(objects, found)
     by_name = {node.meta.name: node for node in nodes}
-    facts = [_facts(one, entry, by_name, objects.workloads, around) for one in found.members]
+    facts = [_facts(one, entry, by_name, objects.workloads) for one in found.members]
     edges = (
         *_places(nodes, entry, around.cell),
         *(edge for one in found.members for edge in _engine(one, objects.workloads)),
@@ -96,14 +107,13 @@ def _facts(
     entry: KubernetesEntry,
     nodes: Mapping[str, NodeObject],
     workloads: Mapping[str, WorkloadObject],
-    around: Surroundings,
 ) -> EngineFacts:
     pod = _shape(one, workloads)
     labels = pod.labels if pod else {}
     model = labels.get(entry.model_label or "") or (pod.launch.model if pod else "")
     node = nodes.get(one.pod.node) if one.pod else None
     hardware = (node.labels.get(entry.hardware_label) or node.labels.get(INSTANCE_TYPE)) if node else None
-    own = {"namespace": one.namespace, "pod": one.pod.meta.name} if one.pod and around.prometheus else {}
+    own = {"namespace": one.namespace, "pod": one.pod.meta.name} if one.pod else {}
     return EngineFacts(
         name=one.name,
         url=_url(one.pod, entry.scheme),

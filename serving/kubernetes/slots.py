@@ -38,9 +38,16 @@ class SlotMemory(Protocol):
         """Replace all that was kept. May raise what its store raises."""
         ...
 
+    @property
+    def ours(self) -> bool:
+        """Whether it is ours to number pods. Where it is not, somebody else's numbers are kept there, and hold."""
+        ...
+
 
 class ForgetfulMemory:
     """Keeps the numbers for the life of this process only."""
+
+    ours = True
 
     def __init__(self) -> None:
         self._numbers: Mapping[str, int] = {}

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from serving.fleet.entity import Entity, EntityKind
+from serving.fleet.relations import KUBERNETES
 from serving.fleet.topology import Topology
 from serving.kubernetes.cluster_view import ClusterView
 from serving.kubernetes.engine_signals import engine_signals
@@ -17,7 +18,6 @@ from serving.kubernetes.node_signals import Memory, node_events, node_table, rem
 from serving.telemetry.reading import Reading
 from serving.telemetry.window import Event
 
-KUBERNETES = Entity(EntityKind.TELEMETRY, "kubernetes")
 ENDED = "engine.ended"
 
 

@@ -48,6 +48,7 @@ class EngineFinder:
         self._by_labels: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
         self._by_instance: dict[str, int] = {}
         self._by_name = topology.row_of
+        self._by_replica = topology.row_of_replica
         for row, engine in enumerate(topology.engines):
             facts = topology.facts(engine)
             if facts.labels:
@@ -69,7 +70,7 @@ class EngineFinder:
 
     def row_of_replica(self, labels: Labels) -> int | None:
         """The row of the engine that a series of the front door is about."""
-        return self._by_name.get(labels.get("replica", ""))
+        return self._by_replica.get(labels.get("replica", ""))
 
 
 def host_and_port(facts: EngineFacts) -> str:

@@ -30,6 +30,7 @@ REPLICA = "replica"  # the label by which the front door names an engine
 _MARGIN = 0.9  # of the deadline is given to the targets; the rest is for sorting what they said
 _NO_URLS: Mapping[str, str] = {}
 _NO_MORE_URLS: Mapping[str, Sequence[str]] = {}
+_NOWHERE = TargetFailure(FailureKind.REFUSED, "it has no address at the moment: its pod is gone, or not placed yet")
 _GRACE = 1.05  # targets that overrun their time by this much are cut off from outside
 
 
@@ -105,6 +106,8 @@ class ScrapeSource:
         ends = loop.time() + seconds
 
         async def ask(target: Target) -> Answer:
+            if not target.url:
+                return Answer({}, self._clock.now(), 0.0, _NOWHERE)
             async with places:
                 left = ends - loop.time()
                 if left <= 0:
@@ -119,7 +122,8 @@ class ScrapeSource:
 
     def _targets(self, topology: Topology) -> dict[str, Target]:
         largest = self._limits.largest
-        urls = {engine.name: f"{topology.facts(engine).url}/metrics" for engine in topology.engines} | {
+        bases = {engine.name: topology.facts(engine).url for engine in topology.engines}
+        urls = {name: f"{base}/metrics" if base else "" for name, base in bases.items()} | {
             name: url for name, url in self._metrics_urls.items() if name in topology.row_of
         }
         targets = {name: Target(url, self._engine_parser, largest) for name, url in urls.items()}
@@ -223,7 +227,7 @@ def _by_replica(samples: Samples, topology: Topology) -> dict[int, Samples]:
     by_row: dict[int, Samples] = {}
     for name, series in samples.items():
         for labels, value in series:
-            row = topology.row_of.get(labels.get(REPLICA, ""))
+            row = topology.row_of_replica.get(labels.get(REPLICA, ""))
             if row is not None:
                 by_row.setdefault(row, {}).setdefault(name, []).append((labels, value))
     return by_row

@@ -301,7 +301,31 @@ BAD = {
         "greater than 0",
     ),
     "no telemetry at all": (HEAD + ENGINE + "telemetry: {scrape: null}\n", 4, "telemetry", "would see nothing"),
-    "no engines": (HEAD + "engines: []\n", 2, "engines", "at least 1 item"),
+    "engines beside a cluster": (
+        HEAD + ENGINE + "kubernetes: {selector: app=llm}\n",
+        2,
+        "engines",
+        "leave out one of the two",
+    ),
+    "a selector that is none": (
+        "fleet: f\nkubernetes: {selector: 'app in llm'}\n",
+        2,
+        "kubernetes.selector",
+        "'app in llm' is none of",
+    ),
+    "a namespace that cannot be": (
+        "fleet: f\nkubernetes: {selector: app, namespaces: [Prod]}\n",
+        2,
+        "kubernetes.namespaces[0]",
+        "match pattern",
+    ),
+    "a cluster without any measurements": (
+        "fleet: f\nkubernetes: {selector: app}\ntelemetry: {scrape: null}\n",
+        3,
+        "telemetry",
+        "would see nothing",
+    ),
+    "no engines": (HEAD + "engines: []\n", 2, "engines", "or say with `kubernetes`"),
 }
 
 
@@ -339,6 +363,27 @@ def test_the_json_schema_knows_every_section_and_refuses_unknown_keys() -> None:
     schema = json_schema()
     assert set(schema["properties"]) == set(FleetFile.model_fields)
     assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    "selector", ["app", "app=llm", "app==llm,tier!=lab", "!lab", "app in (a, b),stage notin (lab)", "example.com/app=llm"]
+)
+def test_a_fleet_in_a_cluster_is_declared_by_a_selector_and_nothing_else(selector: str) -> None:
+    fleet = FleetFile.parse(f"fleet: f\nkubernetes: {{selector: '{selector}'}}\n")
+    assert not fleet.topology().engines, "only the cluster knows them"
+    assert FleetFile.parse(fleet.to_yaml()) == fleet
+
+
+def test_budgets_of_models_that_only_the_cluster_knows_are_taken_as_they_are() -> None:
+    fleet = FleetFile.parse("fleet: f\nkubernetes: {selector: app}\nmodels: [{name: m, min_healthy: 4}]\n")
+    assert fleet.budget("m").needed(100) == 4
+
+
+def test_a_kubeconfig_is_looked_for_beside_the_fleet_file(tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_text("fleet: f\nkubernetes: {selector: app, kubeconfig: cluster.yaml}\n")
+    cluster = FleetFile.read(tmp_path / "fleet.yaml").kubernetes
+    assert cluster is not None
+    assert cluster.kubeconfig == tmp_path / "cluster.yaml"
 
 
 def test_a_fleet_without_nodes_or_door_is_a_fleet() -> None:

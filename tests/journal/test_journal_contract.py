@@ -122,6 +122,13 @@ def test_a_cursor_starts_at_nothing_and_never_goes_back(journal: Journal) -> Non
     assert (journal.cursor("slack"), journal.cursor("log")) == (7, 2)
 
 
+def test_the_numbers_of_pods_are_those_kept_last(journal: Journal) -> None:
+    assert journal.engine_slots() == {}
+    journal.keep_engine_slots({"a": 0, "b": 1, "c": 2})
+    journal.keep_engine_slots({"a": 0, "c": 1, "d": 2})
+    assert journal.engine_slots() == {"a": 0, "c": 1, "d": 2}
+
+
 def test_only_the_first_answer_in_time_counts(journal: Journal, diagnosis: Diagnosis) -> None:
     journal.append(Opened("a", 100.0, diagnosis))
     assert journal.approve("a", "ada", 101.0) is Answer.NOT_ASKED

@@ -187,7 +187,7 @@ def test_the_model_may_be_told_by_a_label_and_so_may_the_role() -> None:
 
 def test_the_front_door_and_the_sources_stand_around_every_engine() -> None:
     source = Entity(EntityKind.TELEMETRY, "scrape")
-    around = Surroundings("east", "door", (source,), (source,), prometheus=True)
+    around = Surroundings("east", "door", (source,), (source,))
     made = build([pod("one")], around=around).map.topology
     assert made.related(Entity(EntityKind.GATEWAY, "door"), Relation.ROUTES_TO) == (Entity.engine("one"),)
     assert made.related(Entity.engine("one"), Relation.SCRAPED_BY) == (source,)

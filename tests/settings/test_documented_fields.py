@@ -15,6 +15,7 @@ ROW = re.compile(r"^\| `([^`]+)` \| (.+) \| (.+) \|$", re.MULTILINE)
 # Computed at run time, or not visible.
 ELSEWHERE = {
     "state_dir": "`$XDG_STATE_HOME/fleetwarden/local`",
+    **{f"kubernetes.{part}_labels": "see below" for part in ("rack", "switch", "nvlink")},
     "policy.freezes[].because": "empty",
 }
 
