@@ -9,7 +9,8 @@ from unittest import mock
 
 import pytest
 import requests
-from live_targets import DOOR_TARGETS, Bench, FakeDoor, FakeEngine, Snapshot, door_actions, in_background, serving
+from actuator_contract import Bench, Snapshot
+from live_targets import DOOR_TARGETS, FakeDoor, FakeEngine, door_actions, in_background, serving
 
 from actuators.action import Action, VerbSpec
 from actuators.door import DoorActuator

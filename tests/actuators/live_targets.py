@@ -9,40 +9,13 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from actuators.action import Action, Actuator
+from actuators.action import Action
 from serving.fleet.entity import Entity
 from serving.gateway.orders import Operation, Order, Orders, OrderVerb, Refusal, Standing, carry_out
 
 T = TypeVar("T")
 START_S = 20.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Snapshot = Mapping[str, object]
-
-
-@dataclass
-class Bench:
-    """An actuator with live targets. `actions` may be applied in any order; `snapshot` reads the world past the actuator.
-
-    `lasting` are the parts of a snapshot that must be as before once everything reversible was undone (all when None),
-    `unforeseen` the facts that no rehearsal can know. `refresh` is called before each example; a slow bench
-    plays fewer `examples`.
-    """
-
-    actuator: Actuator
-    actions: tuple[Action, ...]
-    snapshot: Callable[[], Snapshot]
-    lasting: frozenset[str] | None = None
-    unforeseen: frozenset[str] = frozenset()
-    refresh: Callable[[], None] = lambda: None
-    examples: int = 25
-
-    def remains(self) -> Snapshot:
-        """What of the world must last."""
-        return {name: value for name, value in self.snapshot().items() if self.lasting is None or name in self.lasting}
-
-    def foreseeable(self, facts: Mapping[str, object]) -> Mapping[str, object]:
-        """The facts that a rehearsal must foretell."""
-        return {name: value for name, value in facts.items() if name not in self.unforeseen}
 
 
 @contextmanager
