@@ -1,6 +1,7 @@
 """The front door: its metrics, its admin routes and their credentials, and whether it has the same engines as the map."""
 
 import asyncio
+from collections.abc import Mapping
 
 import orjson
 from pydantic import SecretStr
@@ -11,7 +12,7 @@ from agent.checkup.places import MetricsPlace, NoPlace, StorePlace, find_all
 from agent.doctor import clocks, signals
 from agent.doctor.findings import Check, ok, problem, warning
 from serving.clock import Clock
-from serving.fleet.fleet_file import FleetFile, GatewayEntry
+from serving.fleet.fleet_file import GatewayEntry
 from serving.secret_file import read_secret
 from serving.telemetry.registry import Registry
 from serving.yaml_file import FileError
@@ -20,18 +21,17 @@ SECONDS = 5.0
 _OK = 200
 
 
-def examine(fleet: FleetFile, registry: Registry, clock: Clock) -> list[Check]:
-    """Every check of the front door; one warning where the map has none."""
-    gateway = fleet.gateway
+def examine(gateway: GatewayEntry | None, mapped: Mapping[str, str], registry: Registry, clock: Clock) -> list[Check]:
+    """Every check of the front door; one warning where the map has none. `mapped`: URL by name of the engines on the map."""
     if gateway is None:
         todo = "name it under `gateway` in the fleet file, where there is one"
         return [signals.without_door("door.signals", "front door", registry, todo)]
     place = find_all([f"{gateway.url}/metrics"], registry, clock, seconds=SECONDS)[0]
-    return [*_metrics(fleet, gateway, place, registry), *_admin(fleet, gateway, clock)]
+    return [*_metrics(mapped, gateway, place, registry), *_admin(mapped, gateway, clock)]
 
 
 def _metrics(
-    fleet: FleetFile, gateway: GatewayEntry, place: MetricsPlace | NoPlace | StorePlace, registry: Registry
+    engines: Mapping[str, str], gateway: GatewayEntry, place: MetricsPlace | NoPlace | StorePlace, registry: Registry
 ) -> list[Check]:
     if isinstance(place, NoPlace):
         others = "it is another kind of gateway"
@@ -45,7 +45,7 @@ def _metrics(
     clock = clocks.of_header("door.clock", gateway.name, place.heard) if place.heard else None
     checks += [clock] if clock is not None else []
     told = {labels["replica"] for series in place.samples.values() for labels, _ in series if "replica" in labels}
-    mapped = {engine.name for engine in fleet.engines}
+    mapped = engines.keys()
     missing = sorted(mapped - told)
     if missing:
         says = f"says nothing of {', '.join(missing)}; it names {', '.join(sorted(told)) or 'no engine'}"
@@ -56,7 +56,7 @@ def _metrics(
     return checks
 
 
-def _admin(fleet: FleetFile, gateway: GatewayEntry, clock: Clock) -> list[Check]:
+def _admin(mapped: Mapping[str, str], gateway: GatewayEntry, clock: Clock) -> list[Check]:
     check, subject = "door.admin", gateway.name
     if gateway.admin_url is None:
         says = "no admin routes are named, so nothing can be taken out of rotation"
@@ -77,7 +77,7 @@ def _admin(fleet: FleetFile, gateway: GatewayEntry, clock: Clock) -> list[Check]
     if engines is None:
         says = f"{url} answers {heard.status} and no list of engines"
         return [problem(check, subject, says, "check gateway.admin_url: the admin routes have a port of their own")]
-    return [ok(check, subject, "its admin routes answer", token=token is not None), _same(fleet, subject, engines)]
+    return [ok(check, subject, "its admin routes answer", token=token is not None), _same(mapped, subject, engines)]
 
 
 async def _get(url: str, clock: Clock, token: SecretStr | None) -> Heard | Unheard:
@@ -96,10 +96,9 @@ def _engines(heard: Heard) -> dict[str, str] | None:
     return {str(row["name"]): str(row.get("url", "")).rstrip("/") for row in said}
 
 
-def _same(fleet: FleetFile, subject: str, door: dict[str, str]) -> Check:
+def _same(mapped: Mapping[str, str], subject: str, door: dict[str, str]) -> Check:
     """Whether door and map agree on the engines."""
     check = "door.engines"
-    mapped = {engine.name: engine.url for engine in fleet.engines}
     absent, strange = sorted(mapped.keys() - door.keys()), sorted(door.keys() - mapped.keys())
     moved = sorted(name for name in mapped.keys() & door.keys() if door[name] and door[name] != mapped[name])
     parts = [

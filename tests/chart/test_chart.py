@@ -11,6 +11,8 @@ from helm_chart.program import CHART, HelmError, run
 
 from actuators.kubernetes.rights import Family, load_rights
 from agent.settings_file import load_settings
+from serving.fleet.fleet_file import FleetFile
+from serving.fleet.kubernetes_entry import KubernetesEntry
 from serving.kubernetes.rights import Scope, load_base_rights
 
 pytestmark = pytest.mark.usefixtures("helm")
@@ -122,6 +124,7 @@ def test_settings_are_those_of_the_values_and_the_warden_reads_them(tmp_path: Pa
     assert settings.loop.interval == 5
     assert settings.http.host == "0.0.0.0"  # noqa: S104 - compared only
     assert settings.fleet_file == tmp_path / "fleet.yaml"
+    assert FleetFile.read(settings.fleet_file).kubernetes == KubernetesEntry(selector="app.kubernetes.io/name=vllm")
     assert settings.journal.url_file == tmp_path / "secrets" / "journal-url"
     assert (settings.election.kind, settings.election.name) == ("lease", "fw-fleetwarden")
     assert settings.runbooks == [tmp_path / "runbooks"]
@@ -167,6 +170,7 @@ def test_one_replica_keeps_its_journal_on_a_volume_that_outlives_it(tmp_path: Pa
             "additional properties 'webhook_url' not allowed",
         ),
         ({"fleet": {"fleat": "x"}}, "additional properties 'fleat' not allowed"),
+        ({"fleet": {"kubernetes": {"selectors": "x"}}}, "additional properties 'selectors' not allowed"),
         ({"secrets": [{"secret": "s", "key": "k", "file": "../etc"}]}, "does not match pattern"),
         ({"secrets": [{"secret": "s", "key": "k", "file": "journal-url"}]}, "are the chart's own"),
     ],

@@ -42,10 +42,7 @@ def schema() -> Json:
     made: Json = yaml.safe_load((CHART.parent / "values.schema.yaml").read_text())
     parts = made["$defs"]
     settings = _settings()
-    fleet = FleetFile.model_json_schema()
-    fleet["properties"].setdefault("kubernetes", {"type": "object"})
-    fleet["required"] = [name for name in fleet["required"] if name != "engines"]
-    for name, whole in (("WardenSettings", settings), ("FleetFile", fleet)):
+    for name, whole in (("WardenSettings", settings), ("FleetFile", FleetFile.model_json_schema())):
         inner = whole.pop("$defs", {})
         parts |= {key: _bare(value) for key, value in inner.items()}
         parts[name] = _bare(whole)
