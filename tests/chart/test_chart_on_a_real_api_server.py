@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import requests
 import yaml
-from charts import NAMESPACE, SQLITE, Json, of_kind, render, warden_pod
+from charts import BASE, NAMESPACE, SQLITE, Json, merged, of_kind, render, warden_pod
 from control_plane.access import ADMIN
 from control_plane.server import ControlPlane
 from helm_chart.manifests import FOLDER
+from helm_chart.program import CHART, run
 from kubernetes import client
 
 from actuators.kubernetes.rights import load_rights
@@ -117,6 +118,33 @@ def test_bound_rights_are_those_of_the_table(
         assert lacking(account, elsewhere, "default") == (elsewhere if namespaces else set())
     finally:
         unbind(api, switched)
+
+
+def test_helm_installs_upgrades_and_leaves_nothing_but_the_journal(
+    control_plane: ControlPlane, api: client.ApiClient, tmp_path: Path
+) -> None:
+    file = tmp_path / "values.yaml"
+    environment = {"KUBECONFIG": str(control_plane.kubeconfig())}
+    place = ("--namespace", NAMESPACE)
+    access, apps = client.RbacAuthorizationV1Api(api), client.AppsV1Api(api)
+
+    def roles() -> set[str]:
+        found = access.list_cluster_role(label_selector="app.kubernetes.io/instance=real").items
+        return {one.metadata.name.rpartition(":")[2] for one in found}
+
+    file.write_text(json.dumps(merged(BASE, SQLITE)))
+    told = run("install", "real", str(CHART), *place, "--values", str(file), environment=environment)
+    assert "It has no right to change anything" in told
+    assert apps.read_namespaced_deployment("real-fleetwarden", NAMESPACE).spec.replicas == 1
+    assert roles() == {"read"}
+    file.write_text(json.dumps(merged(BASE, {**SQLITE, "actions": {"restart": {"enabled": True}}})))
+    told = run("upgrade", "real", str(CHART), *place, "--values", str(file), environment=environment)
+    assert "It has the rights to: restart" in told
+    assert roles() == {"read", "restart", "events"}
+    run("uninstall", "real", *place, environment=environment)
+    assert roles() == set()
+    claims = client.CoreV1Api(api).list_namespaced_persistent_volume_claim(NAMESPACE).items
+    assert [claim.metadata.name for claim in claims] == ["real-fleetwarden-journal"]
 
 
 def bind(plane: ControlPlane, objects: list[Json]) -> None:
