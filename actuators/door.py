@@ -5,6 +5,7 @@ undo whose drain is the door's own rule (serving.gateway.orders), asked here bef
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from urllib.parse import quote
 
@@ -21,6 +22,14 @@ _NOT_CARRIED_OUT = 500
 _ROUTE = {OrderVerb.DRAIN: "drain", OrderVerb.UNDRAIN: "undrain", OrderVerb.SET_WEIGHT: "weight"}
 
 State = Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One engine at the door: who drained it (None: nobody), and how many requests it has in flight there."""
+
+    drained_by: str | None
+    in_flight: int
 
 
 class DoorActuator:
@@ -84,6 +93,19 @@ class DoorActuator:
     def look_up(self, action: Action, key: str) -> Outcome:
         order = self._order(action, key)
         return order if isinstance(order, Outcome) else self._looked_up(order)
+
+    def seats(self) -> Mapping[str, Seat] | None:
+        """Every engine that the door knows, as it stands there now; None when the door cannot be asked."""
+        answer = self._http.exchange("GET", f"{self._url}/admin/engines")
+        if not isinstance(answer, Answer) or answer.status != _OK or not isinstance(answer.content, list):
+            return None
+        found: dict[str, Seat] = {}
+        for row in answer.content:
+            standing = _standing(row) if isinstance(row, dict) else None
+            if standing is not None:
+                in_flight = row.get("in_flight")
+                found[str(row.get("name"))] = Seat(standing.drained_by, in_flight if isinstance(in_flight, int) else 0)
+        return MappingProxyType(found)
 
     def _order(self, action: Action, key: str) -> Order | Outcome:
         """The order an action stands for, or the failure that says why there is none."""
