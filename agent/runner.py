@@ -124,6 +124,7 @@ class Runner:
         self._metrics.sources(window.sources, now)
         self._metrics.findings(())  # what was found and is open is for the leader to say
         self._metrics.incidents(())
+        self._metrics.waiting(approvals=0, escalations=0)
         return None
 
     def _tell_standing(self) -> None:
