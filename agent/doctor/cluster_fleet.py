@@ -13,7 +13,7 @@ from serving.kubernetes.mapping import Surroundings, mapped
 SYNC_S = 15.0
 
 
-def topology_of(fleet: FleetFile, entry: KubernetesEntry, cell: str, clock: Clock) -> Topology | None:
+def topology_of(fleet: FleetFile, entry: KubernetesEntry, clock: Clock) -> Topology | None:
     """The map now; None where not everything could be read in time. Raises ClusterError where there is nobody to ask.
 
     Names of a Deployment's engines are counted from 0, as a warden without a memory would.
@@ -24,12 +24,7 @@ def topology_of(fleet: FleetFile, entry: KubernetesEntry, cell: str, clock: Cloc
     try:
         if not cache.wait_synced(SYNC_S):
             return None
-        around = Surroundings(
-            cell=cell,
-            gateway=fleet.gateway.name if fleet.gateway else None,
-            prometheus=fleet.telemetry.prometheus is not None,
-        )
-        return mapped(cache.objects(), entry, around, {}, clock.now()).map.topology
+        return mapped(cache.objects(), entry, Surroundings.of(fleet), {}, clock.now()).map.topology
     finally:
         cache.close()
         client.close()

@@ -30,8 +30,8 @@ def of_warden(
     yield _fleet_valid(fleet, str(settings.fleet_file))
     yield from own.examine(settings, fleet, clock)
     if fleet.kubernetes is not None:
-        yield from cluster.examine(fleet.kubernetes, cluster_wants.of(settings, fleet, clock), clock)
-    yield from _telemetry(fleet, settings.cell_of(fleet), registry, clock)
+        yield from cluster.examine(fleet.kubernetes, cluster_wants.of(settings, fleet), clock)
+    yield from _telemetry(fleet, registry, clock)
     yield from sinks.examine(settings.sinks, settings.cell_of(fleet), clock, send=send)
 
 
@@ -43,7 +43,7 @@ def of_fleet(fleet: FleetFile, name: str, registry: Registry, clock: Clock) -> I
     yield from own.otlp(fleet, running=None)
     if fleet.kubernetes is not None:
         yield from cluster.examine(fleet.kubernetes, Wanted(), clock)
-    yield from _telemetry(fleet, fleet.cell, registry, clock)
+    yield from _telemetry(fleet, registry, clock)
 
 
 def of_urls(urls: Sequence[str], registry: Registry, clock: Clock, token: SecretStr | None) -> Iterator[Check]:
@@ -81,9 +81,9 @@ def _fleet_valid(fleet: FleetFile, name: str) -> Check:
     return ok("own.fleet", name, says, engines=[engine.name for engine in fleet.engines])
 
 
-def _telemetry(fleet: FleetFile, cell: str, registry: Registry, clock: Clock) -> Iterator[Check]:
+def _telemetry(fleet: FleetFile, registry: Registry, clock: Clock) -> Iterator[Check]:
     """Engines, front door and Prometheus of a map."""
-    topology = _topology(fleet, cell, clock)
+    topology = _topology(fleet, clock)
     if topology is None:
         says = "the engines' addresses could not be read from the cluster, so none of them is asked"
         yield problem("engines.map", "cluster", says, "see the lines about the cluster first")
@@ -110,11 +110,11 @@ def _telemetry(fleet: FleetFile, cell: str, registry: Registry, clock: Clock) ->
         yield from gpus.examine(entry.url, registry, clock, entry.match, token)
 
 
-def _topology(fleet: FleetFile, cell: str, clock: Clock) -> Topology | None:
+def _topology(fleet: FleetFile, clock: Clock) -> Topology | None:
     """The map; None where it lies in a cluster that cannot be read."""
     if fleet.kubernetes is None:
         return fleet.topology()
     try:
-        return cluster_fleet.topology_of(fleet, fleet.kubernetes, cell, clock)
+        return cluster_fleet.topology_of(fleet, fleet.kubernetes, clock)
     except ClusterError:
         return None
