@@ -5,6 +5,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 
+import structlog
+
 from actuators.action import Actuator
 from actuators.door import DoorActuator
 from actuators.dry_run import DryRun
@@ -47,10 +49,11 @@ from serving.telemetry.scrape import ScrapeLimits, ScrapeSource
 
 @dataclass(frozen=True, slots=True)
 class Warden:
-    """One warden, put together and not yet running. `port` is where its own HTTP listens."""
+    """One warden, put together and not yet running. `port` is where its own HTTP listens, `maps` what it goes by."""
 
     runner: Runner
     port: int
+    maps: Maps
 
 
 def make_actuators(fleet: FleetFile, maps: Maps, engines: LocalEngines, clock: Clock, *, dry: bool) -> Actuator:
@@ -95,6 +98,9 @@ def make_minds(settings: WardenSettings, fleet: FleetFile | None, actuators: Act
     """The judgements, with the files that steer them, and the fleet file's budgets. Raises FileError with every mistake."""
     parameters, catalogue = load_parameters(settings.detectors), load_catalogue()
     library = load_runbooks(settings, actuators, catalogue)
+    if library.out_of_reach:
+        log = structlog.get_logger("fleetwarden.runbooks")
+        log.info("some runbooks cannot be followed here; their causes are for people", missing=library.out_of_reach)
     return Minds(
         detect=lambda window: detect_all(window, parameters),
         diagnose=lambda window, found, repairs: diagnose(window, found.findings, catalogue, repairs),
@@ -136,7 +142,7 @@ def warden(settings: WardenSettings, clock: Clock) -> Iterator[Warden]:
         loop = Loop(observer, minds, journal, actuators, hands, clock, maps.opted_out)
         pace = Pace(settings.loop.interval, settings.state_dir)
         names = (fleet.fleet, "dry run" if settings.dry_run else str(settings.policy.autonomy))
-        yield Warden(Runner(loop, maps.topology, journal, metrics, health, office, clock, pace, names), port)
+        yield Warden(Runner(loop, maps.topology, journal, metrics, health, office, clock, pace, names), port, maps)
 
 
 def _observer(settings: WardenSettings, fleet: FleetFile, maps: Maps, clock: Clock) -> Observer:

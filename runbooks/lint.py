@@ -54,6 +54,14 @@ def out_of_reach(step: Step, known: Known) -> bool:
     return step.when is not None and step.do not in {UNDO, HAND_OVER} and step.do not in known.verbs
 
 
+def missing_verbs(runbook: Runbook, known: Known) -> tuple[str, ...]:
+    """The verbs that the runbook cannot do without and nobody here offers."""
+    needed = (
+        step.do for _, step in _all_steps(runbook) if step.do not in {UNDO, HAND_OVER} and not out_of_reach(step, known)
+    )
+    return tuple(dict.fromkeys(verb for verb in needed if verb not in known.verbs))
+
+
 def _cause(runbook: Runbook, known: Known) -> Iterator[Mistake]:
     if runbook.cause not in known.causes:
         yield Mistake(("cause",), f"is not a known cause{did_you_mean(runbook.cause, known.causes)}", runbook.cause)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from actuators.action import VerbSpec
-from runbooks.lint import Known, mistakes, out_of_reach
+from runbooks.lint import Known, missing_verbs, mistakes, out_of_reach
 from runbooks.runbook import UNDO, Runbook
 from serving.telemetry.registry import SignalKind, load_registry
 from serving.yaml_file import FileError, Problem, YamlFile, load_file
@@ -30,9 +30,13 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class RunbookLibrary:
-    """All runbooks in force, by cause: there is at most one for each."""
+    """All runbooks in force, by cause: there is at most one for each.
+
+    `out_of_reach` says of each shipped runbook that is not in force which verbs are missing here.
+    """
 
     by_cause: Mapping[str, Loaded]
+    out_of_reach: tuple[str, ...] = ()
 
     def for_cause(self, cause: str) -> Runbook | None:
         """The runbook for `cause`, if there is one."""
@@ -64,14 +68,16 @@ def load_library(
 ) -> RunbookLibrary:
     """The shipped library (unless `shipped` is None) and then `directories`, in order.
 
-    `signals` are all that conditions may ask for (default: the gauges of the registry). Raises FileError with every
+    `signals` are all that conditions may ask for (default: the gauges of the registry). A shipped runbook that cannot do
+    without a verb that nobody here offers is left out: what it would repair is then for people. Raises FileError with every
     mistake of every file.
     """
     known = Known(verbs, frozenset(causes), gauges() if signals is None else frozenset(signals))
     problems: list[Problem] = []
     in_force: list[Loaded] = []
+    absent: list[str] = []
     for directory in (*((shipped,) if shipped else ()), *directories):
-        read = _directory(directory, known, problems)
+        read = _directory(directory, known, problems, absent if directory == shipped else None)
         for loaded in read:
             given_way = [o for o in in_force if _same(o.runbook, loaded.runbook)]
             in_force = [o for o in in_force if o not in given_way]
@@ -79,7 +85,7 @@ def load_library(
             in_force.append(Loaded(loaded.runbook, loaded.file, instead_of, loaded.left_out))
     if problems:
         raise FileError(problems)
-    return RunbookLibrary(MappingProxyType({loaded.runbook.cause: loaded for loaded in in_force}))
+    return RunbookLibrary(MappingProxyType({loaded.runbook.cause: loaded for loaded in in_force}), tuple(absent))
 
 
 def load_runbook(path: Path, known: Known) -> Runbook:
@@ -98,7 +104,8 @@ def _within_reach(runbook: Runbook, known: Known) -> tuple[Runbook, tuple[str, .
     return runbook.model_copy(update={"steps": steps}), left_out
 
 
-def _directory(directory: Path, known: Known, problems: list[Problem]) -> list[Loaded]:
+def _directory(directory: Path, known: Known, problems: list[Problem], absent: list[str] | None) -> list[Loaded]:
+    """The runbooks of a directory. `absent` takes those that need verbs which nobody offers; None: that is a mistake."""
     if not directory.is_dir():
         problems.append(Problem(str(directory), 0, "", "is not a directory of runbooks"))
         return []
@@ -106,6 +113,10 @@ def _directory(directory: Path, known: Known, problems: list[Problem]) -> list[L
     for path in sorted(p for p in directory.iterdir() if p.suffix in {".yaml", ".yml"}):
         try:
             file = load_file(path)
+            wanting = missing_verbs(file.validated(Runbook), known) if absent is not None else ()
+            if absent is not None and wanting:
+                absent.append(f"{path.stem}: nobody here offers {', '.join(wanting)}")
+                continue
             runbook, left_out = _within_reach(_checked(file, known), known)
         except FileError as refused:
             problems.extend(refused.problems)

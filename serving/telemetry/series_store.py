@@ -107,6 +107,7 @@ class SeriesStore:
         """A store for another set of engines: row i goes on with this store's row `origins[i]`, or begins (negative)."""
         store = SeriesStore(len(origins), self._capacity)
         store._ticks = self._ticks
+        goes_on = origins >= 0
         moved: dict[int, _Stamps] = {}
         for stamps in self._all_stamps():
             ring = stamps.ring.with_rows(origins)
@@ -114,7 +115,8 @@ class SeriesStore:
         store._stamps = {key: moved[id(stamps)] for key, stamps in self._stamps.items()}
         for mine, theirs in ((self._signals, store._signals), (self._histograms, store._histograms)):
             for name, kept in mine.items():
-                newest = np.where(origins >= 0, kept.newest[np.maximum(origins, 0)], -np.inf)
+                newest = np.full(len(origins), -np.inf)
+                newest[goes_on] = kept.newest[origins[goes_on]]
                 theirs[name] = _Kept(
                     values=kept.values.with_rows(origins),
                     tick=np.empty(0),

@@ -1,11 +1,14 @@
 """A test's own namespace with one pod in it, and a synced cache that looks at it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
+from control_plane.kubelet.kubelet import ProcessKubelet
 from control_plane.server import ControlPlane
 from control_plane.waiting import until
+from fleet_of_pods import FleetOfPods
 from gated_client import GatedClient
 from hand_made import HandMade
 from sight import Sight
@@ -31,3 +34,8 @@ def sight(control_plane: ControlPlane, namespace: str) -> Iterator[Sight]:
         client.open()
         cache.close()
         client.close()
+
+
+@pytest.fixture
+def fleet(control_plane: ControlPlane, kubelet: ProcessKubelet, namespace: str, tmp_path: Path) -> FleetOfPods:
+    return FleetOfPods(control_plane, kubelet, namespace, tmp_path)

@@ -171,3 +171,14 @@ def test_a_template_is_filled_in_and_what_it_brings_is_not_read_again() -> None:
     names: dict[str, Any] = {"engine": "${incident}", "incident": "i-1"}
     assert fill("${engine} of ${incident}", names) == "${incident} of i-1"
     assert fill(3, names) == 3
+
+
+def test_shipped_runbooks_are_left_out_where_nobody_offers_what_they_need_and_told() -> None:
+    what = known()
+    library = load_library(what.verbs, what.causes, signals=what.signals)
+    assert library.out_of_reach == (), "nothing is left out where every verb is offered"
+    without_door = {name: spec for name, spec in what.verbs.items() if not name.startswith("door.")}
+    fewer = load_library(without_door, what.causes, signals=what.signals)
+    assert "engine-hung: nobody here offers door.drain, door.undrain" in fewer.out_of_reach
+    assert len(fewer.by_cause) + len(fewer.out_of_reach) == len(library.by_cause)
+    assert fewer.for_cause("engine.hung") is None

@@ -166,6 +166,15 @@ def test_engines_keep_their_past_by_name_when_the_map_changes() -> None:
     assert window.topology is changed
 
 
+def test_a_fleet_may_have_no_engines_at_first_and_again_later() -> None:
+    history, nobody = History(engines()), engines()
+    history.window(NOW, nobody, (said(NOW, topology=nobody), reading_of(SECOND, nobody, NOW, {})))
+    window = history.window(NOW + 2, AB, (said(NOW + 2, a=1, b=2),))
+    np.testing.assert_equal(steps(window)[:, -1], [1, 2])
+    assert history.window(NOW + 4, nobody, (said(NOW + 4, topology=nobody),)).rows == 0
+    np.testing.assert_equal(steps(history.window(NOW + 6, AB, (said(NOW + 6, a=3, b=4),)))[:, -1], [3, 4])
+
+
 def test_a_clock_that_goes_back_starts_history_anew_and_is_told() -> None:
     history = History(AB)
     history.window(NOW, AB, (said(NOW, a=1),))
