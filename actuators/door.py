@@ -94,6 +94,10 @@ class DoorActuator:
         order = self._order(action, key)
         return order if isinstance(order, Outcome) else self._looked_up(order)
 
+    def name_of(self, engine: str) -> str:
+        """What the door calls an engine."""
+        return self._called(engine)
+
     def seats(self) -> Mapping[str, Seat] | None:
         """Every engine that the door knows, as it stands there now; None when the door cannot be asked."""
         answer = self._http.exchange("GET", f"{self._url}/admin/engines")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -17,7 +18,9 @@ from agent.act import Executor
 from agent.cluster_names import KeptNames
 from agent.diagnosis.catalogue import Catalogue, load_catalogue
 from agent.diagnosis.rank import diagnose
+from agent.election.always import AlwaysLeader
 from agent.election.choice import elector_of
+from agent.election.mandate import Elector
 from agent.election.office import Office
 from agent.hands import Hands
 from agent.incident import Incident
@@ -38,6 +41,7 @@ from runbooks.loader import RunbookLibrary, load_library
 from serving.clock import Clock
 from serving.engines.local import LocalEngines
 from serving.fleet.fleet_file import FleetFile
+from serving.fleet.kubernetes_entry import KubernetesEntry
 from serving.secret_file import read_secret
 from serving.telemetry.history import History
 from serving.telemetry.otlp import OtlpSource
@@ -45,6 +49,9 @@ from serving.telemetry.prometheus import PrometheusSource
 from serving.telemetry.reading import Source
 from serving.telemetry.registry import Registry, load_registry
 from serving.telemetry.scrape import ScrapeLimits, ScrapeSource
+
+if TYPE_CHECKING:  # the extra `kubernetes`, wanted only for a fleet that lies in a cluster
+    from serving.kubernetes.opening import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +63,39 @@ class Warden:
     maps: Maps
 
 
-def make_actuators(fleet: FleetFile, maps: Maps, engines: LocalEngines, clock: Clock, *, dry: bool) -> Actuator:
+def make_actuators(
+    fleet: FleetFile, maps: Maps, engines: LocalEngines, clock: Clock, elector: Elector | None = None, *, dry: bool
+) -> Actuator:
     """Every family of verbs that this fleet can have. Without an admin URL of a front door there are no door verbs."""
     families: list[Actuator] = [EngineHttpActuator(maps.facts)]
-    if fleet.kubernetes is None:
-        families.append(ProcessActuator(engines, clock))
-    gateway = fleet.gateway
+    gateway, door = fleet.gateway, None
     if gateway is not None and gateway.admin_url is not None:
         token = read_secret(gateway.admin_token_file).get_secret_value() if gateway.admin_token_file else None
-        families.append(DoorActuator(gateway.admin_url, token, called=maps.at_door))
+        door = DoorActuator(gateway.admin_url, token, called=maps.at_door)
+        families.append(door)
+    if fleet.kubernetes is None:
+        families.append(ProcessActuator(engines, clock))
+    elif maps.cluster is not None:
+        families += _in_cluster(fleet.kubernetes, maps.cluster, door, clock, elector or AlwaysLeader())
     everything = ActuatorRegistry(families)
     return DryRun(everything) if dry else everything
+
+
+def _in_cluster(
+    entry: KubernetesEntry, cluster: "Cluster", door: DoorActuator | None, clock: Clock, elector: Elector
+) -> Iterator[Actuator]:
+    """The families that change a cluster, each write of which asks whether this warden still leads."""
+    from actuators.kubernetes.access import Access  # noqa: PLC0415 - the extra `kubernetes`, wanted only here
+    from actuators.kubernetes.emptying import EmptyingActuator  # noqa: PLC0415 - same
+    from actuators.kubernetes.nodes import NodesActuator  # noqa: PLC0415 - same
+    from actuators.kubernetes.pods import PodsActuator  # noqa: PLC0415 - same
+
+    def permit(seconds: float) -> int | None:
+        mandate = elector.mandate()
+        return mandate.term if mandate is not None and mandate.covers(clock.monotonic(), seconds) else None
+
+    access = Access(cluster.client, cluster.view.map, clock, tuple(entry.namespaces), permit)
+    yield from (PodsActuator(access), NodesActuator(access), EmptyingActuator(access, door))
 
 
 def make_sources(fleet: FleetFile, registry: Registry, clock: Clock, maps: Maps) -> tuple[Source, ...]:
@@ -126,7 +155,9 @@ def warden(settings: WardenSettings, clock: Clock) -> Iterator[Warden]:
         elector = closing.enter_context(elector_of(settings.election, journal, lambda: url, clock))
         office = Office(elector, journal, f"warden {version} started over fleet {fleet.fleet}")
         maps = closing.enter_context(maps_of(fleet, settings.fleet_file, clock, KeptNames(journal, office.holds)))
-        actuators = make_actuators(fleet, maps, LocalEngines(settings.state_dir, clock), clock, dry=settings.dry_run)
+        actuators = make_actuators(
+            fleet, maps, LocalEngines(settings.state_dir, clock), clock, elector, dry=settings.dry_run
+        )
         minds = make_minds(settings, fleet, actuators)
         http = OwnHttp(metrics, health, settings.http.host, settings.http.port, office.standing)
         port = http.start()

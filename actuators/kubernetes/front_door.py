@@ -1,7 +1,8 @@
 """The front door in a drain: engines are taken out of rotation before their pods go, and put back once they are gone.
 
 Which engines a drain took out is the door's own memory, by operation keys that are the same in every pass of one attempt; so
-nothing is forgotten when the warden, or the node with all that is written on it, is gone.
+nothing is forgotten when the warden, or the node with all that is written on it, is gone. Engines bear
+the door's names here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +29,7 @@ class Rotation:
         seats = self.door.seats()
         if seats is None:
             return "the front door cannot be asked"
-        for engine in engines:
+        for engine in map(self.door.name_of, engines):
             if engine in seats:
                 done = self.door.apply(Action("door.drain", Entity.engine(engine)), self._key(engine))
                 if done.status is not OutcomeStatus.DONE and not done.permanent:
@@ -38,7 +39,7 @@ class Rotation:
     def in_flight(self, engines: Iterable[str]) -> int:
         """Requests that these engines have not finished; 0 when the door cannot be asked."""
         seats: Mapping[str, Seat] = self.door.seats() or {}
-        return sum(seats[engine].in_flight for engine in engines if engine in seats)
+        return sum(seats[name].in_flight for name in map(self.door.name_of, engines) if name in seats)
 
     def put_back(self) -> str | None:
         """Give back every engine that this drain took out, once. Why that cannot be done now; None when it is done."""

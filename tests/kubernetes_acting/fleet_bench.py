@@ -65,9 +65,7 @@ class Fleet:
         return self.ready(name)
 
     def told(self, name: str) -> str:
-        return "\n".join(
-            f"{one['metadata']['name']}: {one['spec'].get('nodeName')} {one['status']}" for one in self.pods(name)
-        )
+        return "\n".join(f"{pod['metadata']['name']}: {pod['status']}" for pod in self.pods(name))
 
     def on(self, node: str, name: str) -> list[Json]:
         return [pod for pod in self.pods(name) if pod["spec"].get("nodeName") == node]
