@@ -34,7 +34,7 @@ from two_wardens.trials import KINDS, POINTS, Bench, Trial, bench
 from two_wardens.verdict import Verdict
 
 SHIPPED: Mapping[str, float] = {}  # the defaults of the settings
-QUICK: Mapping[str, float] = {"lease": 4, "renew": 2.8, "retry": 0.8, "request": 0.7}
+QUICK: Mapping[str, float] = {"lease": 6, "renew": 4.2, "retry": 1.2, "request": 1.1}
 NAMESPACE = "two-wardens"
 
 
@@ -121,7 +121,7 @@ def main(
     *,
     strikes: Annotated[int, typer.Option(min=1, help="How often the leader is struck.")] = 50,
     rest: Annotated[float, typer.Option(min=0, help="Seconds without a strike before the first.")] = 120.0,
-    quick: Annotated[bool, typer.Option("--quick", help="A lease of 4 s instead of the default.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A lease of 6 s instead of the default.")] = False,
     seed: Annotated[int, typer.Option(help="Draws the points.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:

@@ -89,7 +89,7 @@ class Candidate:
             if self._wish is wish:  # not overtaken by a resignation
                 self._state, self._wish = advance(self._state, seen, self._clock.monotonic(), self._timing)
             after, now_wished = self._state, self._wish
-        self._tell(before, after)
+        self._tell(before, after, after.trouble or "it was not renewed in time")
         if not isinstance(now_wished, Rest):
             return 0.0
         return now_wished.seconds * self._chance.uniform(1 - JITTER, 1 + JITTER)
@@ -98,7 +98,7 @@ class Candidate:
         with self._lock:
             before = self._state.mandate
             self._state, self._wish = advance(self._state, resigned, self._clock.monotonic(), self._timing)
-        self._tell(before, self._state)
+        self._tell(before, self._state, "given back, or another one leads")
 
     def _do(self, wish: Wish) -> Seen:
         try:
@@ -127,13 +127,11 @@ class Candidate:
             if rest > 0:
                 self._closing.wait(rest)
 
-    def _tell(self, before: Mandate | None, state: State) -> None:
+    def _tell(self, before: Mandate | None, state: State, why: str) -> None:
         after = state.mandate
         if (before is None) == (after is None) and (before is None or after is None or before.term == after.term):
             return
         if after is not None:
             self._log.info("election.leads", identity=state.me, term=after.term, store=self._store.location)
         elif before is not None:
-            self._log.warning(
-                "election.leads_no_more", identity=state.me, term=before.term, why=state.trouble or "given back"
-            )
+            self._log.warning("election.leads_no_more", identity=state.me, term=before.term, why=why)

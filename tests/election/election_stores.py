@@ -9,7 +9,7 @@ from agent.election.store import RecordStore, StoreSilentError
 from agent.election.timing import Timing
 
 # As short as loaded machines allow; whole seconds are what a Lease can hold.
-QUICK = Timing(lease=4, renew=2.8, retry=0.8, request=0.7)
+QUICK = Timing(lease=6, renew=4.2, retry=1.2, request=1.1)
 MakeStore = Callable[[], RecordStore]
 
 

@@ -12,7 +12,7 @@ from serving.clock import SystemClock
 
 Make = Callable[..., Candidate]
 CLOCK = SystemClock()
-HAND_OVER_S = 15.0  # the quick durations allow 9; loaded machines take their time
+HAND_OVER_S = 30.0  # the quick durations allow 12; loaded machines take their time
 
 
 def leads(elector: Elector) -> bool:

@@ -18,7 +18,7 @@ from serving.clock import SystemClock
 from serving.fleet.fleet_file import EngineEntry, FleetFile, GatewayEntry, ScrapeEntry, TelemetryEntry
 from serving.yaml_file import FileError
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def settings(tmp_path: Path, httpserver: HTTPServer) -> Callable[..., WardenSett
             loop=LoopSettings(interval=2.0, observe_deadline=1.0),
             http=HttpSettings(port=0),
             journal=JournalSettings(url=SecretStr(url)),
-            election=ElectionSettings(kind=kind, lease=4, renew=2.8, retry=0.8, request=0.7),
+            election=ElectionSettings(kind=kind),
         )
 
     return make

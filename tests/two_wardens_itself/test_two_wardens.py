@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from control_plane.server import ControlPlane
     from postgres.server import PostgresServer
 
-QUICK = {"lease": 4, "renew": 2.8, "retry": 0.8, "request": 0.7}
+QUICK = {"lease": 6, "renew": 4.2, "retry": 1.2, "request": 1.1}
 STRIKES = [("kill", "checked"), ("freeze", "checked"), ("cut_api", "checked"), ("cut_all", "sent"), ("freeze", "read")]
 
 
