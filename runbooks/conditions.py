@@ -60,6 +60,10 @@ VARIABLES: Mapping[str, Variable] = MappingProxyType(
         "target_state": Variable(cel.Type.STRING, "serving, drained, ejected, down or blind"),
         "healthy_peers": Variable(cel.Type.DOUBLE, "peers of the target that serve and that no incident blames"),
         "roomy_peers": Variable(cel.Type.DOUBLE, "of these, those with an empty queue and a fifth of their KV cache free"),
+        "hottest_expert": Variable(
+            cel.Type.DOUBLE,
+            "tokens of the target's hottest expert over the mean of its layer; 1.0 where nobody counts them",
+        ),
         "total_peers": Variable(cel.Type.DOUBLE, "peers of the target: same model, hardware and role"),
         "signal": Variable(
             cel.Type.Map(cel.Type.STRING, cel.Type.DOUBLE),

@@ -33,6 +33,9 @@ QUEUE_EMPTY = 1.0
 CACHE_ROOMY = 0.8
 """Share of the KV blocks in use up to which an engine has room for more requests than it has."""
 
+EVEN = 1.0
+"""Tokens of the hottest expert over the mean of its layer where all get as many."""
+
 _WORSE = (Standing.SERVING, Standing.DRAINED, Standing.EJECTED, Standing.DOWN, Standing.BLIND)
 _MORE_IS_BETTER = frozenset({"requests", "success", "steps_per_second", "generation_tokens_per_second"})
 
@@ -137,10 +140,17 @@ def _of_engines(
         "target_state": lambda: str(max((state.standing[engine.name] for engine in engines), key=_WORSE.index)),
         "healthy_peers": lambda: float(min(len(_healthy(peers, state)) for peers in _others(engines, state).values())),
         "roomy_peers": lambda: float(min(_roomy(peers, state) for peers in _others(engines, state).values())),
+        "hottest_expert": lambda: _hottest_expert(engines, state, since, at),
         "total_peers": lambda: float(min(map(len, _others(engines, state).values()))),
         "signal": lambda: OnDemand(_signals(engines, target, state, since, at)),
     }
     return known if np.isnan(ups).any() else known | {"ready": lambda: min(ups) >= 1.0}
+
+
+def _hottest_expert(engines: tuple[Entity, ...], state: FleetState, since: float, at: float) -> float:
+    """The imbalance of the experts of a target's engines; an engine that counts none has none that is hot."""
+    found = np.array([latest(state, "experts.imbalance", engine, since, at) for engine in engines])
+    return float(np.max(np.where(np.isnan(found), EVEN, found)))
 
 
 def _others(engines: tuple[Entity, ...], state: FleetState) -> dict[int, list[Entity]]:

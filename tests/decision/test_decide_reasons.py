@@ -135,6 +135,14 @@ def test_two_may_run_where_two_are_granted(world: Any) -> None:
     assert world.decided(world.fleet(8), world.opened("engine.hung"), other, policy=policy).verdict is Verdict.ACT
 
 
+def test_a_slow_engine_is_not_restarted_for_a_hot_expert_and_one_that_counts_none_is(world: Any) -> None:
+    uncounted, even, hot = (world.fleet(8) for _ in range(3))
+    even.set("experts.imbalance", 1.4)
+    hot.set("experts.imbalance", 4.0, 0)
+    for fleet, verdict in ((uncounted, Verdict.ACT), (even, Verdict.ACT), (hot, Verdict.REFUSE)):
+        assert world.decided(fleet, world.opened("engine.slow")).verdict is verdict
+
+
 def test_a_slow_engine_waits_for_the_serving_budget(world: Any) -> None:
     other = world.opened("engine.slow", "sim-1", "i-0")
     decision = world.decided(world.fleet(3), world.opened("engine.slow"), other)

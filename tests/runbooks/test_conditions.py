@@ -17,6 +17,7 @@ FACTS: dict[str, Any] = {
     "healthy_peers": 3.0,
     "total_peers": 3.0,
     "roomy_peers": 3.0,
+    "hottest_expert": 1.0,
     "signal": {"door.in_flight": 0.0, "engine.waiting": 2.0},
     "slo": {"ttft": 0.2, "requests": 20.0},
     "goal": {"ttft": 2.0},
