@@ -69,8 +69,10 @@ def of_cluster(cluster: "Cluster") -> Maps:
     """The maps of an open cluster. A front door there knows an engine by the pod that it is at the moment."""
     view = cluster.view
 
-    def at_door(engine: str) -> str:
-        pod = view.map().pod(engine)
-        return pod.name if pod is not None else engine
-
-    return Maps(view.topology, view.opted_out, at_door, (cluster.source(),), cluster)
+    return Maps(
+        topology=view.topology,
+        opted_out=view.opted_out,
+        at_door=lambda engine: view.map().at_door.get(engine, engine),
+        sources=(cluster.source(),),
+        cluster=cluster,
+    )

@@ -6,12 +6,18 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
+from serving.clock import SystemClock
 from serving.fleet.fleet_file import FleetFile
+from serving.fleet.kubernetes_entry import KubernetesEntry
 from serving.fleet.topology import EngineFacts, Topology
+from serving.gateway.discovery import DiscoveryError, FileLook, Look, cluster_look, fixed, follow
 from serving.gateway.proxy import Limits
 from serving.gateway.server import DoorSettings, running_door
 from serving.gateway.state_file import StateFileError
@@ -36,15 +42,45 @@ def engine(text: str) -> EngineFacts:
     return EngineFacts(match["name"], match["url"].rstrip("/"), match["model"])
 
 
-def topology(fleet: Path | None, engines: Sequence[str]) -> Topology:
-    """The map from --fleet, or from --engine. Raises UsageError."""
-    if (fleet is None) == (not engines):
-        raise UsageError("give either --fleet FLEET.yaml or one or more --engine NAME=MODEL@URL")
-    if fleet is not None:
-        try:
-            return FleetFile.read(fleet).topology()
-        except FileError as error:
-            raise UsageError(str(error)) from error
+@contextmanager
+def looking(arguments: argparse.Namespace) -> Iterator[Look]:
+    """What finds the engines, as the command line says. Raises UsageError."""
+    ways = (arguments.fleet is not None, bool(arguments.engine), arguments.kubernetes_selector is not None)
+    if sum(ways) != 1:
+        raise UsageError(
+            "give one of --fleet FLEET.yaml, --kubernetes-selector SELECTOR, or one or more --engine NAME=MODEL@URL"
+        )
+    if arguments.engine:
+        yield fixed(listed(arguments.engine))
+        return
+    try:
+        fleet = FleetFile.read(arguments.fleet) if arguments.fleet is not None else selected(arguments)
+        if fleet.kubernetes is None:
+            yield FileLook(arguments.fleet) if arguments.follow else fixed(fleet.topology())
+            return
+        with cluster_look(fleet, SystemClock()) as look:
+            yield look
+    except (FileError, DiscoveryError) as error:
+        raise UsageError(str(error)) from error
+
+
+def selected(arguments: argparse.Namespace) -> FleetFile:
+    """The fleet that --kubernetes-selector and its companions declare. Raises UsageError."""
+    try:
+        entry = KubernetesEntry(
+            selector=arguments.kubernetes_selector,
+            namespaces=arguments.kubernetes_namespace,
+            kubeconfig=arguments.kubeconfig,
+            context=arguments.kubernetes_context,
+        )
+    except ValidationError as error:
+        says = "; ".join(f"--kubernetes-{wrong['loc'][0]}: {wrong['msg']}" for wrong in error.errors())
+        raise UsageError(says) from error
+    return FleetFile(fleet="door", kubernetes=entry)
+
+
+def listed(engines: Sequence[str]) -> Topology:
+    """The map from --engine. Raises UsageError."""
     facts = [engine(text) for text in engines]
     twice = sorted({fact.name for fact in facts if sum(other.name == fact.name for other in facts) > 1})
     if twice:
@@ -99,6 +135,13 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(prog="python -m serving.gateway", description="The front door of a vLLM fleet.")
     made.add_argument("--fleet", type=Path, metavar="FLEET.yaml", help="the fleet's map")
+    made.add_argument("--follow", action="store_true", help="read the fleet file again whenever it was written")
+    made.add_argument("--kubernetes-selector", metavar="SELECTOR", help="the engines are the pods with these labels")
+    made.add_argument(
+        "--kubernetes-namespace", action="append", default=[], metavar="NAME", help="look there only; may be repeated"
+    )
+    made.add_argument("--kubeconfig", type=Path, help="how to reach the cluster; default: the pod's account, or the user's")
+    made.add_argument("--kubernetes-context", metavar="NAME", help="context in the kubeconfig")
     made.add_argument("--engine", action="append", default=[], metavar="NAME=MODEL@URL", help="one engine; may be repeated")
     made.add_argument("--host", default="127.0.0.1", help="where users' requests come in (default %(default)s)")
     made.add_argument(
@@ -122,23 +165,31 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-async def serve(fleet: Topology, chosen: DoorSettings) -> None:
-    """Run the door until SIGTERM or SIGINT."""
+async def serve(look: Look, chosen: DoorSettings) -> None:
+    """Run the door until SIGTERM or SIGINT. Raises DiscoveryError when no engine can be found at first."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with running_door(fleet, chosen) as door:
-        sys.stdout.write(f"front door: {len(fleet.engines)} engines, users at {door.url}, orders at {door.admin_url}\n")
+    found = await asyncio.to_thread(look)
+    async with running_door(found.topology, chosen) as door:
+        following = asyncio.create_task(follow(door, look))
+        sys.stdout.write(
+            f"front door: {len(found.topology.engines)} engines, users at {door.url}, orders at {door.admin_url}\n"
+        )
         sys.stdout.flush()
-        await stop.wait()
+        try:
+            await stop.wait()
+        finally:
+            following.cancel()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0 stopped by a signal, 1 could not listen, 2 bad usage or unreadable input."""
     arguments = parser().parse_args(argv)
     try:
-        asyncio.run(serve(topology(arguments.fleet, arguments.engine), settings(arguments)))
-    except (UsageError, StateFileError) as error:
+        with looking(arguments) as look:
+            asyncio.run(serve(look, settings(arguments)))
+    except (UsageError, StateFileError, DiscoveryError) as error:
         sys.stderr.write(f"error: {error}\n")
         return BAD_USAGE
     except OSError as error:

@@ -43,10 +43,15 @@ class Pool:
         self._policy = policy
         self._rng = rng
         self._seats: dict[str, Seat] = {}
+        self._unready: frozenset[str] = frozenset()
         self.replace_engines(topology)
 
-    def replace_engines(self, topology: Topology) -> None:
-        """Take a changed map. Engines that stay keep their counts; one that moved to another URL starts in good health."""
+    def replace_engines(self, topology: Topology, unready: Collection[str] = ()) -> None:
+        """Take a changed map. Engines that stay keep their counts; one that moved to another URL starts in good health.
+
+        `unready` are engines of which somebody says that they do not serve now.
+        """
+        self._unready = frozenset(unready)
         kept: dict[str, Seat] = {}
         for engine in topology.engines:
             facts, seat = topology.facts(engine), self._seats.get(engine.name)
@@ -78,10 +83,10 @@ class Pool:
     def pick(self, model: str | None, now: float, tried: Collection[str] = ()) -> Seat | None:
         """The engine for the next try (of any model when None), or None when all are drained or tried.
 
-        Ejected engines are left out while another remains; when none does, all are tried (fail open).
+        Ejected engines and those not ready are left out while another remains; when none does, all are tried (fail open).
         """
         open_seats = [seat for seat in self._in_rotation(model) if seat.facts.name not in tried]
-        sound = [seat for seat in open_seats if not seat.health.ejected(now)]
+        sound = [seat for seat in open_seats if not seat.health.ejected(now) and seat.facts.name not in self._unready]
         loads = [Load(s.facts.name, s.tally.in_flight, self.standing(s).weight) for s in sound or open_seats]
         name = choose(loads, self._rng)
         return None if name is None else self._seats[name]

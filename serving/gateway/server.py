@@ -1,7 +1,7 @@
 """The door as two listeners in one event loop: users' routes, and the admin routes on a port of their own."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,9 +55,9 @@ class Door:
         self.url = url
         self.admin_url = admin_url
 
-    def replace_engines(self, topology: Topology) -> None:
-        """Take a changed map."""
-        self.pool.replace_engines(topology)
+    def replace_engines(self, topology: Topology, unready: Collection[str] = ()) -> None:
+        """Take a changed map, and who on it does not serve now."""
+        self.pool.replace_engines(topology, unready)
 
 
 @asynccontextmanager

@@ -103,6 +103,17 @@ class ClusterMap:
             {(pod.namespace, pod.name): name for name, lead in self.engines.items() for pod in (lead, *lead.workers)}
         )
 
+    @cached_property
+    def at_door(self) -> Mapping[str, str]:
+        """What a front door in the cluster calls each engine: by its pod, since nobody tells a door which slot a pod has.
+
+        Where two namespaces have a pod of one name, all but the first bear their namespace behind it.
+        """
+        taken: dict[str, str] = {}
+        for engine, pod in self.engines.items():
+            taken.setdefault(pod.name if pod.name not in taken else f"{pod.name}.{pod.namespace}", engine)
+        return MappingProxyType({engine: name for name, engine in taken.items()})
+
     def on_node(self, node: str) -> tuple[str, ...]:
         """The engines that have a pod on `node`, in the order of the map."""
         return self._by_node.get(node, ())

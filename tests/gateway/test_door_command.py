@@ -19,11 +19,15 @@ ENGINE = ("--engine", "sim-0=sim@http://127.0.0.1:1")
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "give either --fleet FLEET.yaml or one or more --engine"),
+        ((), "give one of --fleet FLEET.yaml, --kubernetes-selector SELECTOR, or one or more --engine"),
         (("--engine", "sim-0"), "write NAME=MODEL@URL"),
         (("--engine", "sim-0=sim@ftp://h"), "write NAME=MODEL@URL"),
         ((*ENGINE, *ENGINE), "sim-0 is given twice"),
         (("--fleet", "/nowhere/fleet.yaml"), "/nowhere/fleet.yaml"),
+        (("--fleet", "/nowhere/fleet.yaml", "--follow"), "/nowhere/fleet.yaml"),
+        ((*ENGINE, "--kubernetes-selector", "app=llm"), "give one of"),
+        (("--kubernetes-selector", "app in llm"), "--kubernetes-selector: Value error, is no label selector"),
+        (("--kubernetes-selector", "app=llm", "--kubeconfig", "/nowhere/config"), "/nowhere/config"),
         ((*ENGINE, "--admin-host", "0.0.0.0"), "need a token"),  # noqa: S104 - it must be refused
         ((*ENGINE, "--admin-token-file", "/nowhere"), "cannot be read"),
         ((*ENGINE, "--first-byte-timeout", "0"), "more than 0 seconds"),
