@@ -89,6 +89,8 @@ def _in_cluster(
     from actuators.kubernetes.emptying import EmptyingActuator  # noqa: PLC0415 - same
     from actuators.kubernetes.nodes import NodesActuator  # noqa: PLC0415 - same
     from actuators.kubernetes.pods import PodsActuator  # noqa: PLC0415 - same
+    from actuators.kubernetes.rollouts import RolloutsActuator  # noqa: PLC0415 - same
+    from actuators.kubernetes.scaling import ScalingActuator  # noqa: PLC0415 - same
 
     def permit(seconds: float) -> int | None:
         mandate = elector.mandate()
@@ -96,6 +98,7 @@ def _in_cluster(
 
     access = Access(cluster.client, cluster.view.map, clock, tuple(entry.namespaces), permit)
     yield from (PodsActuator(access), NodesActuator(access), EmptyingActuator(access, door))
+    yield from (RolloutsActuator(access), ScalingActuator(access))
 
 
 def make_sources(fleet: FleetFile, registry: Registry, clock: Clock, maps: Maps) -> tuple[Source, ...]:

@@ -267,14 +267,20 @@ class ClusterClient:
 
     def _body(self, response: urllib3.BaseHTTPResponse, end: float, method: str, path: str) -> bytes:
         parts: list[bytes] = []
-        with mapped(f"{method} {path}", sent=True):
-            while part := response.read1(CHUNK):
-                parts.append(part)
-                if self._clock.monotonic() > end:
-                    response.close()
-                    raise ClusterError(0, "Timeout", f"{method} {path}: the answer did not end in time")
+        try:
+            with mapped(f"{method} {path}", sent=True):
+                while part := response.read1(CHUNK):
+                    parts.append(part)
+                    self._must_end(end, f"{method} {path}")
+        except ClusterError:
+            response.close()  # the rest of the answer would be taken for the next one's
+            raise
         response.release_conn()
         return b"".join(parts)
+
+    def _must_end(self, end: float, what: str) -> None:
+        if self._clock.monotonic() > end:
+            raise ClusterError(0, "Timeout", f"{what}: the answer did not end in time")
 
     def _note_date(self, date: str | None) -> None:
         try:

@@ -187,6 +187,7 @@ def test_what_ran_on_a_lost_node_is_replaced_elsewhere(fleet: Fleet, world: Worl
     assert (living.status, living.permanent) == (FAILED, True)
     fleet.kubelet.lose(lost, dead=True)
     fleet.until_silent(lost)
+    until(lambda: "pods" in emptying.rehearse(replace).before, 10, "the node is silent for long enough")
     assert emptying.rehearse(replace).before["pods"] == len(fleet.on(lost, "llm"))
     outcome = passes(emptying, replace)
     assert (outcome.status, outcome.after["pods"]) == (DONE, 0)
