@@ -47,8 +47,10 @@ def test_a_warden_that_is_started_again_calls_each_pod_as_before(fleet: FleetOfP
     until(lambda: oldest.name not in {pod.metadata.name for pod in fleet.pods()}, SOON_S, "the oldest is gone")
     fleet.until_ready(3)
     with fleet.warden() as watching:
-        assert watching.warden.maps.cluster is not None
-        after = watching.warden.maps.cluster.view.map().engines
+        cluster = watching.warden.maps.cluster
+        assert cluster is not None
+        until(lambda: watching.states() == THREE, SOON_S, "all serve again", poll_s=0.5)
+        after = cluster.view.map().engines
     assert {name: after[name].uid for name in ("llm-1", "llm-2")} == {name: before[name].uid for name in ("llm-1", "llm-2")}
     assert after["llm-0"].uid not in {pod.uid for pod in before.values()}
 
