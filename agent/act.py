@@ -18,7 +18,7 @@ from actuators.action import Actuator, Outcome, OutcomeStatus
 from agent.decision.decision import Decision, Reason, Verdict
 from agent.decision.steps import step_key
 from agent.election.always import AlwaysLeader
-from agent.election.mandate import Elector, still_leads
+from agent.election.mandate import Elector, still_leads, term_for
 from agent.incident import (
     AttemptStarted,
     Decided,
@@ -183,10 +183,7 @@ class Executor:
 
     def _term(self) -> int | None:
         """The term in which something may be begun now."""
-        mandate = self._elector.mandate()
-        if mandate is None or not mandate.covers(self._clock.monotonic(), self._parameters.touch):
-            return None
-        return mandate.term
+        return term_for(self._elector, self._clock.monotonic(), self._parameters.touch)
 
     def _now(self, at_least: float) -> float:
         """The time after an action; a clock set back meanwhile must not end it before it began."""

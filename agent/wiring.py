@@ -20,7 +20,7 @@ from agent.diagnosis.catalogue import Catalogue, load_catalogue
 from agent.diagnosis.rank import diagnose
 from agent.election.always import AlwaysLeader
 from agent.election.choice import elector_of
-from agent.election.mandate import Elector
+from agent.election.mandate import Elector, term_for
 from agent.election.office import Office
 from agent.hands import Hands
 from agent.incident import Incident
@@ -93,8 +93,7 @@ def _in_cluster(
     from actuators.kubernetes.scaling import ScalingActuator  # noqa: PLC0415 - same
 
     def permit(seconds: float) -> int | None:
-        mandate = elector.mandate()
-        return mandate.term if mandate is not None and mandate.covers(clock.monotonic(), seconds) else None
+        return term_for(elector, clock.monotonic(), seconds)
 
     access = Access(cluster.client, cluster.view.map, clock, tuple(entry.namespaces), permit)
     yield from (PodsActuator(access), NodesActuator(access), EmptyingActuator(access, door))
@@ -151,11 +150,11 @@ def warden(settings: WardenSettings, clock: Clock) -> Iterator[Warden]:
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     version = metadata.version("fleetwarden")
     with ExitStack() as closing:
-        journal = open_journal(settings.journal_url().get_secret_value())
+        url = settings.journal_url().get_secret_value()
+        journal = open_journal(url)
         closing.callback(journal.close)
         metrics, health = OwnMetrics(version), Health(settings.loop.interval, clock)
-        url = settings.journal_url().get_secret_value()
-        elector = closing.enter_context(elector_of(settings.election, journal, lambda: url, clock))
+        elector = closing.enter_context(elector_of(settings.election, journal, url, clock))
         office = Office(elector, journal, f"warden {version} started over fleet {fleet.fleet}")
         maps = closing.enter_context(maps_of(fleet, settings.fleet_file, clock, KeptNames(journal, office.holds)))
         actuators = make_actuators(

@@ -4,14 +4,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agent.doctor.findings import Check, ok, problem
 from serving.kubernetes.client import ClusterClient, path_of
 from serving.kubernetes.cluster_error import ClusterError
-from serving.kubernetes.connection import IN_CLUSTER
+from serving.kubernetes.connection import IN_CLUSTER, NAMESPACE_FILE
+from serving.kubernetes.decoding import meta_of
 
 CHECK = "cluster.replicas"
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,6 @@ def _replicas(client: ClusterClient, place: Place) -> tuple[str, int] | None:
     return name, int(deployment["spec"].get("replicas", 1))
 
 
-def _controller(one: Mapping[str, object], kind: str) -> str | None:
-    metadata = one.get("metadata")
-    owners = metadata.get("ownerReferences") or () if isinstance(metadata, Mapping) else ()
-    return next((str(owner["name"]) for owner in owners if owner.get("kind") == kind and owner.get("controller")), None)
+def _controller(thing: Mapping[str, Any], kind: str) -> str | None:
+    owner = meta_of(thing).owner
+    return owner.name if owner is not None and owner.kind == kind else None

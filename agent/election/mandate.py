@@ -56,7 +56,15 @@ class Elector(Protocol):
         ...
 
 
+def term_for(elector: Elector, now: float, seconds: float) -> int | None:
+    """The term in which something that takes at most `seconds` may begin at `now`, a reading of the elector's clock.
+
+    None when nothing may be begun.
+    """
+    mandate = elector.mandate()
+    return mandate.term if mandate is not None and mandate.covers(now, seconds) else None
+
+
 def still_leads(elector: Elector, term: int, now: float, seconds: float) -> bool:
     """Whether `elector` still leads in `term` for at least `seconds` from `now`, a reading of its monotonic clock."""
-    mandate = elector.mandate()
-    return mandate is not None and mandate.term == term and mandate.covers(now, seconds)
+    return term_for(elector, now, seconds) == term

@@ -12,6 +12,7 @@ from serving.kubernetes.client import DEADLINE_S, ClusterClient
 from serving.kubernetes.cluster_error import ClusterError
 
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"  # set in every pod
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")  # in every pod with a service account
 CONNECTIONS = 64  # at once and kept open; a burst of repairs must not wait for handshakes
 
 

@@ -120,7 +120,7 @@ def _parts(config: Config) -> Iterator[tuple[Office, Items]]:
     striker = Striker(Path(config.strike))
     with ExitStack() as end:
         journal = end.enter_context(closing(open_journal(config.journal)))
-        elector = end.enter_context(elector_of(election, journal, lambda: config.journal, clock))
+        elector = end.enter_context(elector_of(election, journal, config.journal, clock))
         client = connect(election.kubeconfig, clock=clock, deadline_s=election.request)
         end.enter_context(closing(client))
         actuator = StampActuator(
