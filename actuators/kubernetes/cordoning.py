@@ -14,6 +14,7 @@ from actuators.kubernetes.object_change import Change, Json, Refused
 from actuators.kubernetes.outcomes import Facts
 from serving.kubernetes.client import FIELD_MANAGER
 from serving.kubernetes.cluster_map import OPT_OUT, PREFIX
+from serving.kubernetes.decoding import asks_to_be_left
 
 CORDONED_BY = f"{PREFIX}cordoned-by"
 TAINTED_BY = f"{PREFIX}tainted-by"
@@ -151,10 +152,8 @@ def taint_holds(node: Mapping[str, Any], one: Mapping[str, str]) -> tuple[str, .
 
 def left_alone(thing: Mapping[str, Any], facts: Facts) -> Refused | None:
     """The refusal when a label or an annotation of the object asks to leave it alone; None without one."""
-    metadata = thing["metadata"]
-    marks = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
-    if str(marks.get(OPT_OUT, "")).lower() in {"true", "yes", "1"}:
-        return Refused(f"{metadata['name']} asks to be left alone ({OPT_OUT})", facts, permanent=True)
+    if asks_to_be_left(thing):
+        return Refused(f"{thing['metadata']['name']} asks to be left alone ({OPT_OUT})", facts, permanent=True)
     return None
 
 

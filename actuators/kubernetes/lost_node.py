@@ -11,9 +11,10 @@ from actuators.kubernetes.access import Access
 from actuators.kubernetes.outcomes import done, failed
 from actuators.kubernetes.pod_checks import why_not_stuck
 from actuators.kubernetes.pod_removal import How, Json, is_gone, refusal_of, remove
-from actuators.kubernetes.pod_state import asks_to_be_left, belongs_to_its_node, controller_of, is_ending, silent_for
+from actuators.kubernetes.pod_state import belongs_to_its_node, controller_of, is_ending, silent_for
 from actuators.kubernetes.reading import pods_on, read_node
 from serving.kubernetes.cluster_error import ClusterError
+from serving.kubernetes.decoding import asks_to_be_left
 
 SHOWN = 5
 

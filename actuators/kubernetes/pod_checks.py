@@ -1,15 +1,8 @@
 """Why a pod must not be removed. Pure; `now` in Unix seconds by the API server's clock."""
 
 from actuators.kubernetes.object_change import Refused
-from actuators.kubernetes.pod_state import (
-    Json,
-    asks_to_be_left,
-    controller_of,
-    is_ending,
-    overdue,
-    pod_facts,
-    silent_for,
-)
+from actuators.kubernetes.pod_state import Json, controller_of, is_ending, overdue, pod_facts, silent_for
+from serving.kubernetes.decoding import asks_to_be_left
 
 
 def kept(pod: Json) -> Refused | None:

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 from actuators.kubernetes.outcomes import Facts
-from serving.kubernetes.cluster_map import OPT_OUT
 
 Json = Mapping[str, Any]
 MIRROR = "kubernetes.io/config.mirror"  # a static pod: the kubelet's own, and not to be evicted
@@ -44,13 +43,6 @@ def belongs_to_its_node(pod: Json) -> bool:
     """Whether draining leaves it: DaemonSets' pods and static ones."""
     owner = controller_of(pod)
     return (owner is not None and owner.get("kind") == "DaemonSet") or MIRROR in (pod["metadata"].get("annotations") or {})
-
-
-def asks_to_be_left(thing: Json) -> bool:
-    """Whether a label or annotation of the object itself opts it out."""
-    metadata = thing["metadata"]
-    marks = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
-    return str(marks.get(OPT_OUT, "")).lower() in {"true", "yes", "1"}
 
 
 def silent_for(node: Json | None, now: float) -> float | None:

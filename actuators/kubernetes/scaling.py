@@ -8,9 +8,10 @@ from actuators.kubernetes.autoscalers import Autoscaler, owner_of
 from actuators.kubernetes.family import Family, opted_out
 from actuators.kubernetes.object_change import Change, Json, ObjectChange, Refused
 from actuators.kubernetes.outcomes import failed
-from actuators.kubernetes.pod_state import asks_to_be_left, controller_of
+from actuators.kubernetes.pod_state import controller_of
 from actuators.kubernetes.workloads import Workload, change, find, kept_by_gitops
 from serving.fleet.entity import Entity, EntityKind
+from serving.kubernetes.decoding import asks_to_be_left
 
 VERB = "workload.scale"
 

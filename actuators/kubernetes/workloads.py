@@ -9,9 +9,10 @@ from actuators.action import Outcome
 from actuators.kubernetes.access import Access
 from actuators.kubernetes.object_change import Change, Json, ObjectChange, Refused
 from actuators.kubernetes.outcomes import NONE, failed
-from actuators.kubernetes.pod_state import asks_to_be_left, controller_of
+from actuators.kubernetes.pod_state import controller_of
 from serving.kubernetes.client import path_of
 from serving.kubernetes.cluster_map import WorkloadRef
+from serving.kubernetes.decoding import asks_to_be_left
 
 PLURALS = {"Deployment": "deployments", "StatefulSet": "statefulsets", "LeaderWorkerSet": "leaderworkersets"}
 GITOPS = ("argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance", "kustomize.toolkit.fluxcd.io/name")

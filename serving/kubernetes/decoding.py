@@ -109,7 +109,6 @@ class Decoder:
 def meta_of(json: Json) -> Meta:
     """The metadata of any object."""
     told = json.get("metadata") or {}
-    marks = (told.get("annotations") or {}, told.get("labels") or {})
     return Meta(
         namespace=sys.intern(told.get("namespace", "")),
         name=told.get("name", ""),
@@ -117,8 +116,15 @@ def meta_of(json: Json) -> Meta:
         owner=_controller(told.get("ownerReferences") or ()),
         created=unix_seconds(told.get("creationTimestamp")),
         ending=bool(told.get("deletionTimestamp")),
-        opted_out=any(str(marked.get(OPT_OUT, "")).lower() in OPTED_OUT for marked in marks),
+        opted_out=asks_to_be_left(json),
     )
+
+
+def asks_to_be_left(json: Json) -> bool:
+    """Whether a label or an annotation of the object itself opts it out of the warden's care."""
+    told = json.get("metadata") or {}
+    marks = (told.get("annotations") or {}, told.get("labels") or {})
+    return any(str(marked.get(OPT_OUT, "")).lower() in OPTED_OUT for marked in marks)
 
 
 def unix_seconds(text: object) -> float:

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from serving.kubernetes.decoding import unix_seconds
-
-LONGEST_TEXT = 300
+from serving.kubernetes.decoding import LONGEST_TEXT, unix_seconds
 
 
 @dataclass(frozen=True, slots=True)
