@@ -119,7 +119,8 @@ def _starved(window: Window, parameters: GatewaysParameters, up: Bools) -> Itera
         if len(served) and queues[served].any() and fair >= parameters.expected_least:
             found[rows] = starved[rows]
             continue
-        due = fair * weight[rows] / np.mean(weight[rows])
+        with np.errstate(invalid="ignore"):  # where all weights are 0 nothing is due to anybody
+            due = fair * weight[rows] / np.mean(weight[rows])
         surely = rows[starved[rows] & ((due >= parameters.expected_weighed) | (fair >= parameters.expected_alone))]
         if _at_once(window, parameters, surely):
             found[surely] = True

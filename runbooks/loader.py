@@ -90,7 +90,13 @@ def load_library(
 
 def load_runbook(path: Path, known: Known) -> Runbook:
     """One runbook, without what is out of reach. Raises FileError with every mistake of the file."""
-    return _within_reach(_checked(load_file(path), known), known)[0]
+    file = load_file(path)
+    return _within_reach(_checked(file, file.validated(Runbook), known), known)[0]
+
+
+def runbook_files(directory: Path) -> list[Path]:
+    """The files of `directory` that hold a runbook each, in the order in which they are read."""
+    return sorted(path for path in directory.iterdir() if path.suffix in {".yaml", ".yml"})
 
 
 def _within_reach(runbook: Runbook, known: Known) -> tuple[Runbook, tuple[str, ...]]:
@@ -110,14 +116,15 @@ def _directory(directory: Path, known: Known, problems: list[Problem], absent: l
         problems.append(Problem(str(directory), 0, "", "is not a directory of runbooks"))
         return []
     read: list[Loaded] = []
-    for path in sorted(p for p in directory.iterdir() if p.suffix in {".yaml", ".yml"}):
+    for path in runbook_files(directory):
         try:
             file = load_file(path)
-            wanting = missing_verbs(file.validated(Runbook), known) if absent is not None else ()
+            written = file.validated(Runbook)
+            wanting = missing_verbs(written, known) if absent is not None else ()
             if absent is not None and wanting:
                 absent.append(f"{path.stem}: nobody here offers {', '.join(wanting)}")
                 continue
-            runbook, left_out = _within_reach(_checked(file, known), known)
+            runbook, left_out = _within_reach(_checked(file, written, known), known)
         except FileError as refused:
             problems.extend(refused.problems)
             continue
@@ -126,8 +133,7 @@ def _directory(directory: Path, known: Known, problems: list[Problem], absent: l
     return read
 
 
-def _checked(file: YamlFile, known: Known) -> Runbook:
-    runbook = file.validated(Runbook)
+def _checked(file: YamlFile, runbook: Runbook, known: Known) -> Runbook:
     found = [file.problem(mistake.place, mistake.what, mistake.value) for mistake in mistakes(runbook, known)]
     if found:
         raise FileError(found)

@@ -1,7 +1,7 @@
 """`fleetwarden drill trial`: one trial of the scoreboard lived once more, with its whole record."""
 
 from collections.abc import Iterator
-from itertools import count
+from itertools import zip_longest
 from typing import Annotated
 
 import typer
@@ -56,11 +56,8 @@ def _drawn(suite: str, first: int, number: int) -> TrialSpec:
     tables = load_tables()
     if suite not in tables.suites:
         fail(f"there is no suite {suite!r}; there are {', '.join(tables.suites)}")
-    for seeds in count(1):
-        drawn = draw_suite(suite, seeds, first, tables)
-        if number < len(drawn):
-            return drawn[number]
-    raise AssertionError("every seed draws some trials")
+    each = len(draw_suite(suite, 1, first, tables))  # of every seed as many
+    return draw_suite(suite, number // each + 1, first, tables)[number]
 
 
 def _incidents(episode: Episode) -> Iterator[Explanation]:
@@ -92,11 +89,10 @@ def _faults(told: TrialRecord) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("made", "from s", "for s", "on", "found after s", "as", "first action", "cured"):
         table.add_column(name, overflow="fold")
-    results = dict(enumerate(told.result.faults))
-    for place, fault in enumerate(told.spec.faults):
+    for fault, result in zip_longest(told.spec.faults, told.result.faults):
         numbers = ", ".join(f"{key} {value:g}" for key, value in fault.parameters)
         made = f"{fault.name}{f' ({numbers})' if numbers else ''}, {fault.onset}"
-        table.add_row(made, f"{fault.at:g}", f"{fault.lasts:g}", *_found(results.get(place)))
+        table.add_row(made, f"{fault.at:g}", f"{fault.lasts:g}", *_found(result))
     return table
 
 

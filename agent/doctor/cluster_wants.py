@@ -6,7 +6,7 @@ from agent.doctor.cluster import Wanted
 from agent.doctor.cluster_self import own_place
 from agent.election.settings import ElectionKind
 from agent.settings import WardenSettings
-from runbooks.loader import LIBRARY
+from runbooks.loader import LIBRARY, runbook_files
 from runbooks.runbook import Autonomy, Runbook
 from serving.fleet.fleet_file import FleetFile
 from serving.yaml_file import FileError, read_strict
@@ -35,8 +35,7 @@ def _runbooks(settings: WardenSettings) -> Iterator[Runbook]:
     """The runbooks in force, by their files alone: rights are wanted for a verb whether it can be had here yet or not."""
     in_force: dict[str, Runbook] = {}
     for directory in (LIBRARY, *settings.runbooks):
-        paths = sorted(directory.iterdir()) if directory.is_dir() else ()
-        for path in (one for one in paths if one.suffix in {".yaml", ".yml"}):
+        for path in runbook_files(directory) if directory.is_dir() else ():
             try:
                 book = read_strict(path, Runbook)
             except FileError:

@@ -473,6 +473,13 @@ def test_a_door_that_tells_its_weights_is_found_out_at_less_traffic(weight: floa
     assert (Symptom.DOOR_STARVES in {one.symptom for one in findings(fleet.window())}) is told
 
 
+def test_where_all_weights_are_zero_nobody_was_forgotten(findings: Find) -> None:
+    fleet = Fleet(engines=4)
+    fleet.arrivals[:], fleet.running = 0.0, fleet._full(0.0)
+    fleet.changed["door.weight"] = fleet._full(0.0)
+    assert Symptom.DOOR_STARVES not in {one.symptom for one in findings(fleet.window())}
+
+
 def test_an_engine_that_the_door_forgot_while_others_queue_is_told_of_the_door(findings: Find) -> None:
     found = [one for one in findings(forgotten(queued=True)) if one.symptom is Symptom.DOOR_STARVES]
     assert [one.entity for one in found] == [DOOR]

@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import psycopg
 from control_plane.orphan_guard import OrphanGuard
+from control_plane.server import free_ports
 from control_plane.waiting import until
 
 HOST, USER = "127.0.0.1", "postgres"
@@ -48,7 +48,7 @@ class PostgresServer:
     """A running server. `freeze`, `thaw` and `restart` are for tests."""
 
     def __init__(self, directory: Path, guard: OrphanGuard) -> None:
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
         self._directory = directory
         self._guard = guard
         self._bin = programs()
@@ -134,8 +134,3 @@ def _somebody() -> dict[str, object]:
         return {}
     nobody = pwd.getpwnam("nobody")
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": [], "cwd": "/"}
-
-
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as probe:
-        return int(probe.getsockname()[1])
