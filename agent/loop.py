@@ -43,7 +43,8 @@ class Observes(Protocol):
 class Minds:
     """The pure judgements of the loop, and what they go by. `runbooks` is by cause.
 
-    `diagnose` is also told which entities a repair of ours is changing right now.
+    `diagnose` is also told which entities a repair of ours is changing right now. `out_of_reach` says which shipped runbooks
+    nobody here can follow, and why.
     """
 
     detect: Callable[[Window], Detection]
@@ -51,6 +52,7 @@ class Minds:
     runbooks: Mapping[str, Runbook]
     policy: Policy
     tracking: TrackParameters = field(default_factory=TrackParameters)
+    out_of_reach: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -129,14 +129,12 @@ def make_minds(settings: WardenSettings, fleet: FleetFile | None, actuators: Act
     """The judgements, with the files that steer them, and the fleet file's budgets. Raises FileError with every mistake."""
     parameters, catalogue = load_parameters(settings.detectors), load_catalogue()
     library = load_runbooks(settings, actuators, catalogue)
-    if library.out_of_reach:
-        log = structlog.get_logger("fleetwarden.runbooks")
-        log.info("some runbooks cannot be followed here; their causes are for people", missing=library.out_of_reach)
     return Minds(
         detect=lambda window: detect_all(window, parameters),
         diagnose=lambda window, found, repairs: diagnose(window, found.findings, catalogue, repairs),
         runbooks={book.cause: book for book in library.runbooks},
         policy=settings.policy_for(fleet) if fleet is not None else settings.policy,
+        out_of_reach=library.out_of_reach,
     )
 
 
@@ -161,6 +159,9 @@ def warden(settings: WardenSettings, clock: Clock) -> Iterator[Warden]:
             fleet, maps, LocalEngines(settings.state_dir, clock), clock, elector, dry=settings.dry_run
         )
         minds = make_minds(settings, fleet, actuators)
+        if minds.out_of_reach:
+            log = structlog.get_logger("fleetwarden.runbooks")
+            log.info("some runbooks cannot be followed here; their causes are for people", missing=minds.out_of_reach)
         http = OwnHttp(metrics, health, settings.http.host, settings.http.port, office.standing)
         port = http.start()
         closing.callback(http.stop)

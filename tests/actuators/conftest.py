@@ -10,7 +10,8 @@ from unittest import mock
 import pytest
 import requests
 from actuator_contract import Bench, Snapshot
-from live_targets import DOOR_TARGETS, FakeDoor, FakeEngine, door_actions, in_background, serving
+from in_background import in_background
+from live_targets import DOOR_TARGETS, FakeDoor, FakeEngine, door_actions, serving
 
 from actuators.action import Action, VerbSpec
 from actuators.door import DoorActuator

@@ -1,11 +1,9 @@
 """Targets to act on, real and fake, each in an event loop of its own thread: actuators are plain blocking code."""
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from aiohttp import web
 
@@ -13,27 +11,7 @@ from actuators.action import Action
 from serving.fleet.entity import Entity
 from serving.gateway.orders import Operation, Order, Orders, OrderVerb, Refusal, Standing, carry_out
 
-T = TypeVar("T")
-START_S = 20.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@contextmanager
-def in_background(context: AbstractAsyncContextManager[T]) -> Iterator[T]:
-    """Enter `context` in an event loop of another thread, and leave it there at the end."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    try:
-        entered = asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result(START_S)
-        try:
-            yield entered
-        finally:
-            asyncio.run_coroutine_threadsafe(context.__aexit__(None, None, None), loop).result(START_S)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(START_S)
-        loop.close()
 
 
 @asynccontextmanager

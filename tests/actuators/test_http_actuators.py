@@ -4,7 +4,8 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from live_targets import FakeDoor, FakeEngine, answering_raw, in_background, serving
+from in_background import in_background
+from live_targets import FakeDoor, FakeEngine, answering_raw, serving
 
 from actuators.action import Action, Actuator, Outcome, OutcomeStatus
 from actuators.binding import verbs_of

@@ -19,6 +19,7 @@ from urllib3.exceptions import HTTPError
 
 from control_plane.kubelet.kubelet import ProcessKubelet
 from control_plane.kubelet.node import NodeSpec
+from control_plane.manifests import PORT, vllm_container
 from control_plane.options import HOST
 from control_plane.programs import MissingProgramsError, Programs, find
 from control_plane.server import ControlPlane, ControlPlaneError, free_ports
@@ -30,25 +31,16 @@ from serving.engines.readiness import answers
 NODES, ENGINES, GPUS = ("node-a", "node-b", "node-c"), 6, 4
 LOOK_S = 1.0
 READY_S = 120.0
-NAME, MODEL, PORT = "llm", "sim", 8000
+NAME, MODEL = "llm", "sim"
 
 
 def manifests() -> tuple[Any, Any]:
     """The engines as a Deployment, and a budget that lets one of them go at a time."""
     labels = {"app": NAME}
-    probe = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1}
-    engine = {
-        "name": "vllm",
-        "image": "vllm/vllm-openai:v0.32.0",
-        "args": [f"--model={MODEL}"],
-        "ports": [{"name": "http", "containerPort": PORT}],
-        "resources": {"limits": {"nvidia.com/gpu": "1"}},
-        "readinessProbe": probe,
-    }
     spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
     pod = {
         "terminationGracePeriodSeconds": 20,
-        "containers": [engine],
+        "containers": [vllm_container()],
         "topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": labels}}],
     }
     template = {"metadata": {"labels": labels}, "spec": pod}

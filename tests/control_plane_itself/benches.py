@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from control_plane.kubelet.kubelet import ProcessKubelet
+from control_plane.manifests import vllm_container
 from control_plane.server import ControlPlane
 from control_plane.waiting import until
 from kubernetes import client
@@ -82,16 +83,7 @@ def pod_spec(script: str = SLEEPER, more: Mapping[str, Any] | None = None, **con
 
 def engine_spec(*arguments: str, tag: str = "v0.32.0", **container: Any) -> Json:
     """A pod of one vLLM engine on one GPU, as a user would write it."""
-    engine = {
-        "name": "vllm",
-        "image": f"vllm/vllm-openai:{tag}",
-        "args": ["--model=sim", *arguments],
-        "ports": [{"name": "http", "containerPort": 8000}],
-        "resources": {"limits": {"nvidia.com/gpu": "1"}},
-        "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
-        **container,
-    }
-    return {"terminationGracePeriodSeconds": 5, "containers": [engine]}
+    return {"terminationGracePeriodSeconds": 5, "containers": [vllm_container(*arguments, tag=tag, **container)]}
 
 
 def ready(pod: client.V1Pod) -> bool:

@@ -8,6 +8,7 @@ import typer
 import yaml
 from control_plane.kubelet.kubelet import ProcessKubelet
 from control_plane.kubelet.node import NodeSpec
+from control_plane.manifests import vllm_container
 from control_plane.server import ControlPlane
 from control_plane.waiting import until
 from kubernetes import client
@@ -17,20 +18,12 @@ from agent.cli.doctor import doctor
 from serving.kubernetes.rights import load_base_rights
 
 pytestmark = pytest.mark.real_kubernetes
-ENGINE = {
-    "name": "vllm",
-    "image": "vllm/vllm-openai:v0.32.0",
-    "args": ["--model=sim"],
-    "ports": [{"name": "http", "containerPort": 8000}],
-    "resources": {"limits": {"nvidia.com/gpu": "1"}},
-    "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
-}
 
 
 def engines(plane: ControlPlane, namespace: str, replicas: int) -> None:
     """Engines of a StatefulSet, all ready."""
     labels = {"app": "vllm"}
-    pod = {"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [ENGINE]}}
+    pod = {"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [vllm_container()]}}
     spec = {"replicas": replicas, "serviceName": "e", "selector": {"matchLabels": labels}, "template": pod}
     spec["podManagementPolicy"] = "Parallel"
     apps = client.AppsV1Api(plane.api_client())

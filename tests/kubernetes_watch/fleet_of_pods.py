@@ -8,6 +8,7 @@ from typing import Any
 
 from control_plane.kubelet.kubelet import ProcessKubelet
 from control_plane.kubelet.node import NodeSpec
+from control_plane.manifests import vllm_container
 from control_plane.server import ControlPlane
 from control_plane.waiting import until
 from kubernetes import client
@@ -43,15 +44,11 @@ class FleetOfPods:
             self.kubelet.add_node(NodeSpec(name, gpus=gpus, labels=labels))
 
     def deploy(self, replicas: int) -> None:
-        engine = {
-            "name": "vllm",
-            "image": "vllm/vllm-openai:v0.32.0",
-            "args": ["--model=sim"],
-            "ports": [{"name": "http", "containerPort": 8000}],
-            "resources": {"limits": {"nvidia.com/gpu": "1"}},
-            "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
+        spec = {
+            "terminationGracePeriodSeconds": 5,
+            "nodeSelector": {"pool": self.namespace},
+            "containers": [vllm_container()],
         }
-        spec = {"terminationGracePeriodSeconds": 5, "nodeSelector": {"pool": self.namespace}, "containers": [engine]}
         labels = {"app": NAME}
         template = {"metadata": {"labels": labels}, "spec": spec}
         deployment = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
