@@ -90,8 +90,8 @@ class ClusterView:
         with self._lock:
             changes = self._cache.changes
             due = self._clock.monotonic() - self._made_at >= LEAST_S
-            news = changes != self._changes or self._memory.ours != self._ours
-            if self._cache.synced and news and due:
+            takes_over = self._memory.ours != self._ours  # and must keep the names before it does anything by them
+            if self._cache.synced and (takes_over or (due and changes != self._changes)):
                 self._make(changes)
             doubts = self._cache.doubts()
             if doubts != self._made.map.doubts:
