@@ -12,6 +12,7 @@ from agent.report.wording import clause, sentence
 STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
 PARTS = {
     "own": "This machine",
+    "cluster": "Cluster",
     "url": "URLs",
     "engines": "Engines",
     "engine": "Engines",

@@ -1,5 +1,6 @@
 """The command as it is typed: exit codes, JSON and the page."""
 
+import re
 from pathlib import Path
 
 import orjson
@@ -83,6 +84,20 @@ def test_the_page_puts_alike_checks_together_and_what_is_wrong_first() -> None:
     engines = lines[lines.index("Engines") :]
     assert engines[1].startswith("  problem")
     assert any("e-0, e-1, e-2, e-3 and 2 more: answers" in line for line in engines)
+
+
+def test_every_documented_check_is_shown_under_a_title_of_its_area() -> None:
+    table = (
+        (Path(__file__).parents[2] / "docs" / "doctor.md").read_text().partition("| `own.version`")[2].partition("\n\n")[0]
+    )
+    named = re.findall(
+        r"`([a-z]+(?:\.[a-z_]+)?)`", "`own.version`" + "".join(line.split("|")[1] for line in table.splitlines()[1:])
+    )
+    console = Console(width=100, record=True, quiet=False, file=_Nowhere())
+    for part in page(examination(0.0, [ok(check, "x", "is well") for check in named])):
+        console.print(part)
+    assert len(named) > 30
+    assert "Other" not in console.export_text().splitlines()
 
 
 class _Nowhere:
