@@ -9,11 +9,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from detectors import rollouts
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.hardware import Ints, engine_switches, error_rate, switch_rows
 from detectors.hardware_parameters import FabricParameters
 from detectors.statistics import Bools, Floats, histogram_steps, others_median, recent_mean, row_median
 from serving.fleet.entity import Entity, EntityKind
+from serving.telemetry.counters import newest_value
 from serving.telemetry.window import Window
 
 NEEDS: frozenset[str] = frozenset()
@@ -78,9 +80,10 @@ def _link_errors(window: Window, parameters: FabricParameters) -> Iterator[Findi
 
 
 def _slow(window: Window, parameters: FabricParameters) -> Iterator[Finding]:
-    """Engines behind one switch that take longer for a token than the usual engine of their peer group.
+    """Engines behind one switch that take longer for a token than the usual engine of their peer group and revision.
 
-    Those that have just been started anew say nothing: a rollout and its way back go from switch to switch too.
+    Those that have just been started anew say nothing: a rollout and its way back go from switch to switch too. Nor is an
+    engine held against one of another revision, whose code may be slower by itself.
     """
     if not window.rows or not len(window.times):
         return
@@ -91,7 +94,7 @@ def _slow(window: Window, parameters: FabricParameters) -> Iterator[Finding]:
     recent, _ = recent_mean(histogram_steps(window, "engine.inter_token"), lately, parameters.least_tokens)
     begun = window.latest("engine.process_start", np.inf)
     recent = np.where(begun > window.now - parameters.over - parameters.young, np.nan, recent)
-    usual = _usual_elsewhere(recent, window.topology.peer_group, place)
+    usual = _usual_elsewhere(recent, _alike(window), place)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = recent / usual
     ill, known = ratio >= parameters.slower, ~np.isnan(ratio)
@@ -102,6 +105,16 @@ def _slow(window: Window, parameters: FabricParameters) -> Iterator[Finding]:
         says = f"{mine.sum()} of the engines behind it take {np.median(ratio[mine]):.1f} times as long a token as elsewhere"
         since = window.now - parameters.over
         yield _finding(Symptom.SWITCH_SLOW, switches[number], since, 0.7, "engine.inter_token", says, int(mine.sum()))
+
+
+def _alike(window: Window) -> Ints:
+    """A number for each engine, the same for peers of the same revision; where none is told, for all peers. (engines,)."""
+    groups = window.topology.peer_group
+    if rollouts.REVISION not in window.signals:
+        return groups
+    revision = np.nan_to_num(newest_value(window.values(rollouts.REVISION)), nan=-1.0)
+    _, alike = np.unique(np.stack([groups, revision], axis=1), axis=0, return_inverse=True)
+    return np.asarray(alike.ravel(), dtype=groups.dtype)
 
 
 def _usual_elsewhere(recent: Floats, groups: Ints, place: Ints) -> Floats:

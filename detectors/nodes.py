@@ -12,6 +12,7 @@ import numpy as np
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.hardware import error_rate, node_name, node_rows
 from detectors.hardware_parameters import NodesParameters
+from detectors.rollouts import renewed
 from detectors.statistics import Bools, Floats, condition, rising, trailing_run
 from detectors.xid import XidAction, action_of, parse_xid
 from serving.fleet.entity import Entity, EntityKind
@@ -198,14 +199,17 @@ def _network(table: Table, parameters: NodesParameters) -> Iterator[Finding]:
 
 
 def _engines_lost(window: Window, table: Table, parameters: NodesParameters) -> Iterator[Finding]:
-    """All engines of a node, at least two, gone within a moment, while most other nodes' are there."""
+    """All engines of a node, at least two, gone within a moment, while most other nodes' are there.
+
+    An engine that goes to come back with a new revision was taken down by a rollout, not by its node.
+    """
     if not window.rows or not len(window.times):
         return
     up = window.values("scrape.up")
     run = trailing_run(condition(up, up == 0), np.where(np.isnan(up), np.nan, window.times))
     rows = node_rows(window.topology, table)
     placed = rows >= 0
-    down = placed & (run.held >= parameters.hold_lost)
+    down = placed & (run.held >= parameters.hold_lost) & ~renewed(window, run.since)
     count = np.bincount(rows[placed], minlength=table.rows)
     gone = np.bincount(rows[down], minlength=table.rows)
     lost = (count >= parameters.lost_least) & (gone == count)

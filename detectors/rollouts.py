@@ -3,6 +3,10 @@
 A rolling upgrade whose new engines are well is no fault, and a start or a first minute of compilation is none either. With
 engines of the old revision at hand they are the measure (vllm-project/vllm-ascend#15166, #11107); once none is left, it is
 each engine's own past before the change.
+
+The first engine of a new revision that is ill may be ill by itself, or the first of all that will be. Until some of its like
+have shown themselves well it is under suspicion, which speaks against every cause of its own: to restart it would bring the
+same revision up again.
 """
 
 from dataclasses import dataclass
@@ -80,7 +84,8 @@ def _health(
     of_starts: StartsParameters,
     revision: Floats,
 ) -> _Health:
-    warm = _up_for(window, parameters.warm_up) & (window.times > window.now - parameters.over)
+    has = revision == revision[:, -1:]  # what an engine showed before its change is not the new revision's
+    warm = has & _up_for(window, parameters.warm_up) & (window.times > window.now - parameters.over)
     before = revision < newest_value(revision)[:, None]
     first, between = histogram_steps(window, "engine.ttft"), histogram_steps(window, "engine.inter_token")
     share, _ = outputs.length_shares(window, of_outputs)
@@ -147,33 +152,33 @@ def _model(
     sick = np.logical_or.reduce([*ills.values()])
     well = health.down[older] | health.failing[older] | health.corrupt[older]
     judged = sick | ~np.isnan(health.first_token[newer])  # the others have just begun, or nobody asks them anything
-    many = max(parameters.least_engines, parameters.share * judged.sum())
-    if sick.sum() < many or (len(older) and well.mean() > parameters.old_share):
+    if not sick.any() or (len(older) and well.mean() > parameters.old_share):
         return []
-    said = ", ".join(f"{count} {ill}" for ill, shown in ills.items() if (count := int(shown.sum())))
-    measure = f"the {len(older)} of the old one are well" if len(older) else "they were well before they had it"
-    says = f"{int(sick.sum())} of {len(newer)} engines of the newest revision are ill ({said}); {measure}"
-    since = _since(window, newer)
-    evidence = (Evidence(REVISION, says, float(sick.sum()), expected=0.0, unit="engines"),)
-    model = Entity(EntityKind.MODEL, name)
-    severity = float(np.clip(0.6 + 0.4 * sick.sum() / judged.sum(), 0.6, 1.0))
+    changed = _changed_at(window, newer)
+    if sick.sum() < max(parameters.least_engines, parameters.share * judged.sum()):
+        undecided = np.count_nonzero(judged & ~sick) < parameters.clear_least
+        lately = window.now - changed.max() <= parameters.under_way
+        says = "it is ill since it has a new revision, of which too few others can be judged yet"
+        return [_suspect(window, row, float(changed.min()), says) for row in newer[sick] if undecided and lately]
     return [
-        Finding(Symptom.REVISION_WORSE, model, since, severity, evidence),
-        *(
-            Finding(
-                Symptom.REVISION_SUSPECT,
-                window.topology.engines[row],
-                since,
-                0.3,
-                (
-                    Evidence(
-                        REVISION, "it has the revision whose engines are ill", float(window.latest(REVISION, np.inf)[row])
-                    ),
-                ),
-            )
-            for row in newer
-        ),
+        _worse(name, ills, judged, len(older), float(changed.min())),
+        *(_suspect(window, row, float(changed.min()), "it has the revision whose engines are ill") for row in newer),
     ]
+
+
+def _worse(name: str, ills: dict[str, Bools], judged: Bools, older: int, since: float) -> Finding:
+    sick = int(np.logical_or.reduce([*ills.values()]).sum())
+    said = ", ".join(f"{count} {ill}" for ill, shown in ills.items() if (count := int(shown.sum())))
+    measure = f"the {older} of the old one are well" if older else "they were well before they had it"
+    says = f"{sick} of {len(judged)} engines of the newest revision are ill ({said}); {measure}"
+    evidence = (Evidence(REVISION, says, float(sick), expected=0.0, unit="engines"),)
+    severity = float(np.clip(0.6 + 0.4 * sick / judged.sum(), 0.6, 1.0))
+    return Finding(Symptom.REVISION_WORSE, Entity(EntityKind.MODEL, name), since, severity, evidence)
+
+
+def _suspect(window: Window, row: np.intp, since: float, says: str) -> Finding:
+    evidence = (Evidence(REVISION, says, float(window.latest(REVISION, np.inf)[row])),)
+    return Finding(Symptom.REVISION_SUSPECT, window.topology.engines[row], since, 0.3, evidence)
 
 
 def _ills(
@@ -195,11 +200,19 @@ def _ills(
     return {ill: np.asarray(shown, dtype=np.bool_) for ill, shown in ills.items()}
 
 
-def _since(window: Window, newer: NDArray[np.intp]) -> float:
-    """When the first of these engines got its revision, as far as the window reaches."""
+def _changed_at(window: Window, newer: NDArray[np.intp]) -> Floats:
+    """When each of these engines got its revision, as far as the window reaches. (newer,), Unix seconds."""
     revision = last_present(window.values(REVISION))[newer]
     with np.errstate(invalid="ignore"):
         has = (revision == revision[:, -1:]) & ~np.isnan(revision)
         had = (revision < revision[:, -1:]).any(axis=1)
-    first = np.where(had, window.times[np.argmax(has, axis=1)], window.times[0])
-    return float(first.min())
+    return np.asarray(np.where(had, window.times[np.argmax(has, axis=1)], window.times[0]), dtype=np.float64)
+
+
+def renewed(window: Window, since: Floats) -> Bools:
+    """Engines that got a new revision when they went down at `since` or thereafter: a rollout took them down. (engines,)."""
+    if REVISION not in window.signals or not len(window.times):
+        return np.zeros(window.rows, dtype=np.bool_)
+    revision = last_present(window.values(REVISION))
+    before = np.where(window.times[None, :] < since[:, None], revision, np.nan)
+    return np.asarray(revision[:, -1] > np.fmax.reduce(before, axis=1, initial=np.nan))

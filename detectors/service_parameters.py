@@ -92,6 +92,8 @@ class RolloutsParameters(Strict):
     slow_excess: Amount
     length_share: Share
     usual_share: Share
+    clear_least: Count
+    under_way: Seconds
 
 
 class GatewaysParameters(Strict):

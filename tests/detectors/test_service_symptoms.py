@@ -1,4 +1,4 @@
-"""Stuck queues, bad answers, leaks, starts, rollouts, doors and lying series: each painted, beside its decoys."""
+"""Stuck queues, bad answers, leaks, starts, doors and lying series: each painted, beside its decoys."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,8 +26,6 @@ NEW = {
     Symptom.MEMORY_RISING,
     Symptom.START_SLOW,
     Symptom.START_MEMORY_HELD,
-    Symptom.REVISION_WORSE,
-    Symptom.REVISION_SUSPECT,
     Symptom.DOOR_FAILING,
     Symptom.DOOR_STARVES,
     Symptom.SERIES_VANISHED,
@@ -335,85 +333,6 @@ def test_memory_that_the_start_itself_takes_does_not_block_it(*, known: bool, fi
     used = fleet._full(70.0 * GIB)
     used[1, fleet.last(60)] = np.linspace(1.0, 70.0, 30) * GIB
     assert shown(findings(gpus(fleet, used, used.copy() if known else used * np.nan))) == {}
-
-
-# --- rollouts ---------------------------------------------------------------------------------------------------------
-
-
-def rollout(new: list[int], engines: int = 8, ago: float = 200.0) -> Fleet:
-    """Engines `new` were given revision 2 `ago` seconds ago and started anew for it."""
-    fleet = Fleet(engines=engines, seconds=400)
-    revision = fleet._full(1.0)
-    since = fleet.last(ago)
-    for row in new:
-        revision[row, since] = 2.0
-        fleet.start[row, since] = NOW - ago
-    fleet.changed["engine.revision"] = revision
-    fleet.changed["engine.starting_seconds"] = fleet._full(0.0)
-    return fleet
-
-
-def ill(fleet: Fleet, rows: list[int], how: str) -> None:
-    lately = fleet.last(150)
-    for row in rows:
-        if how == "slow":
-            fleet.itl[row, lately] *= 3.0
-        elif how == "failing":
-            fleet.broken[row, lately] = 0.6
-        elif how == "down":
-            fleet.up[row, lately], fleet.took[row, lately] = 0.0, 0.001
-            fleet.changed["engine.starting_seconds"][row, lately] = np.nan
-
-
-@pytest.mark.parametrize("how", ["slow", "failing", "down"])
-def test_ills_of_the_new_revision_alone_are_the_rollouts(how: str, findings: Find) -> None:
-    fleet = rollout([0, 1, 2])
-    ill(fleet, [0, 1, 2], how)
-    found = shown(findings(fleet.window()))
-    assert found["m-0"] == {Symptom.REVISION_WORSE}
-    assert {name for name, symptoms in found.items() if Symptom.REVISION_SUSPECT in symptoms} == {"e-0", "e-1", "e-2"}
-
-
-@pytest.mark.parametrize("how", ["slow", "failing"])
-def test_once_all_have_the_new_revision_their_own_past_is_the_measure(how: str, findings: Find) -> None:
-    fleet = rollout(list(range(6)), engines=6)
-    ill(fleet, list(range(6)), how)
-    assert shown(findings(fleet.window()))["m-0"] == {Symptom.REVISION_WORSE}
-
-
-@pytest.mark.parametrize(
-    ("new", "sick"),
-    [([0, 1, 2], []), ([0, 1, 2], [1]), ([0, 1, 2], list(range(8))), ([0], [0]), ([0, 1, 2], [5, 6])],
-    ids=["healthy upgrade", "one ill engine", "all ill alike", "a single new engine", "ill old ones"],
-)
-def test_a_rollout_that_is_not_at_fault_is_not_blamed(new: list[int], sick: list[int], findings: Find) -> None:
-    fleet = rollout(new)
-    ill(fleet, sick, "failing")
-    assert "m-0" not in shown(findings(fleet.window()))
-
-
-def test_the_first_requests_of_new_engines_may_be_slow(findings: Find) -> None:
-    fleet = rollout([0, 1, 2], ago=60.0)
-    compiling = slice(-30, -18)
-    fleet.itl[:3, compiling] *= 4.0
-    fleet.ttft[:3, compiling] *= 10.0
-    assert "m-0" not in shown(findings(fleet.window()))
-
-
-def test_what_the_restarts_of_an_upgrade_break_is_not_the_revisions(findings: Find) -> None:
-    fleet = rollout([0, 1, 2], ago=50.0)
-    fleet.up[:3, fleet.last(50)] = 0.0
-    fleet.took[:3, fleet.last(50)] = 0.001
-    fleet.up[:3, fleet.last(20)] = 1.0
-    fleet.broken[:3, slice(-27, -24)] = 1.0
-    assert "m-0" not in shown(findings(fleet.window()))
-
-
-def test_a_revision_that_all_have_had_for_long_says_nothing(findings: Find) -> None:
-    fleet = Fleet(engines=6)
-    fleet.changed["engine.revision"] = fleet._full(7.0)
-    ill(fleet, [0, 1, 2], "slow")
-    assert "m-0" not in shown(findings(fleet.window()))
 
 
 # --- doors ------------------------------------------------------------------------------------------------------------

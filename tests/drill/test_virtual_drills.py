@@ -26,13 +26,6 @@ SHIPPED = {name: loaded.drill for name, loaded in load_drills(known()).items()}
 SEEDS = (0, 1)
 SMALL = replace(USUAL, engines=3, warm_up=60.0)
 
-# What does not come out right, and why: each is to be mended in the warden or in the fleet, and then fails here.
-_FABRIC = "while a rollout is taken back, a switch is blamed besides"
-WRONG = {
-    ("bad-rollout", 0): _FABRIC,
-    ("bad-rollout", 1): _FABRIC,
-}
-
 
 def run(drill: Drill, fleet: VirtualDrillFleet, directory: Path, seed: int = 0) -> tuple[Card, list[str]]:
     said: list[str] = []
@@ -41,9 +34,7 @@ def run(drill: Drill, fleet: VirtualDrillFleet, directory: Path, seed: int = 0) 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_drill_comes_out_right(name: str, seed: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if (name, seed) in WRONG:
-        request.applymarker(pytest.mark.xfail(reason=WRONG[name, seed], strict=True, raises=AssertionError))
+def test_every_shipped_drill_comes_out_right(name: str, seed: int, tmp_path: Path) -> None:
     drill = SHIPPED[name]
     assert FleetKind.VIRTUAL in drill.fleet.kinds
     fleet = VirtualDrillFleet(replace(USUAL, engines=drill.fleet.engines_at_most or USUAL.engines, seed=seed))
