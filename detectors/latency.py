@@ -63,14 +63,18 @@ def detect(window: Window, parameters: LatencyParameters, of_pauses: PausesParam
 
 
 def _again_and_again(window: Window, parameters: LatencyParameters, latest: Floats, past: Floats) -> Bools:
-    """Late in each block of the span, against the past and against the others in that block.
+    """Late in each block of the span, against the past and against the others in that block, and by a fair part of it all.
 
-    One long wait, as after a hang or a burst, raises a mean for as long as the mean looks back: that is not this symptom.
+    One long wait, as after a hang, a burst or a compilation, raises a mean for as long as the mean looks back, and leaves
+    the blocks beside it a little late: that is not this symptom.
     """
     groups = window.topology.peer_group
     beside = np.stack([others_median(latest[:, column], groups)[0] for column in range(latest.shape[1])], axis=1)
+    reference = np.fmax(past[:, None], beside)
     with np.errstate(invalid="ignore"):
-        return np.asarray((latest >= parameters.ratio_each * np.fmax(past[:, None], beside)).all(axis=1))
+        late = latest - reference
+        fair = late >= parameters.share_each * late.mean(axis=1, keepdims=True)
+        return np.asarray((fair & (latest >= parameters.ratio_each * reference)).all(axis=1))
 
 
 def _waited(window: Window, parameters: LatencyParameters, lately: Bools, first: Floats) -> list[Finding]:

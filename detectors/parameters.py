@@ -60,6 +60,7 @@ class LatencyParameters(Strict):
     least_peers: Count
     steady_within: Ratio
     ratio_each: Ratio
+    share_each: Share
     waited: Seconds
     waited_share: Share
 
@@ -78,6 +79,7 @@ class PausesParameters(Strict):
     z: Amount
     z_small_group: Amount
     ratio: Ratio
+    behind_prompts: Ratio
     least_readings: Count
     least_blocks: Count
     least_peers: Count

@@ -4,7 +4,8 @@ A collector's pause leaves a few very long waits between tokens in the histogram
 the tell is how often a reading holds a gap, not the mean. Compared with peers and with the engine's own past, since on
 a crowded machine every engine has gaps now and then. What is compared is the rate of gaps: a reading that holds one may
 hold several, so that of gaps at random `1 - exp(-rate)` of the readings hold any. An engine with more to compute than its
-peers has as many more waits behind prompts.
+peers has as many more waits behind prompts, and a reading in which it read a prompt so long that all others had to wait for
+it tells nothing of pauses.
 """
 
 import numpy as np
@@ -12,12 +13,22 @@ from numpy.typing import NDArray
 
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.parameters import PausesParameters
-from detectors.statistics import Floats, block_means, histogram_steps, others_largest, others_median, own_past, row_mean
+from detectors.statistics import (
+    Bools,
+    Floats,
+    block_means,
+    histogram_steps,
+    others_largest,
+    others_median,
+    own_past,
+    row_mean,
+    row_median,
+)
 from serving.telemetry.columns import HistogramMatrix
 from serving.telemetry.window import Window
 
 NEEDS = frozenset({"engine.inter_token"})
-HELPED_BY = frozenset({"engine.process_start", "engine.step_tokens"})
+HELPED_BY = frozenset({"engine.process_start", "engine.step_tokens", "engine.prompt_tokens", "engine.prefill_time"})
 
 
 def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
@@ -31,12 +42,14 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
     gaps[window.times < (began + parameters.young)[:, None]] = np.nan
     lately = window.times > window.now - parameters.over
     seen = (~np.isnan(gaps[:, lately])).sum(axis=1)
-    share = np.where(seen >= parameters.least_readings, row_mean(gaps[:, lately]), np.nan)
+    usual = np.where(seen >= parameters.least_readings, row_mean(gaps[:, lately]), np.nan)
+    unexplained = np.where(_behind_prompts(window, parameters.behind_prompts * matrix.bounds[bucket]), gaps * 0.0, gaps)
+    share = usual + row_mean(unexplained[:, lately]) - row_mean(gaps[:, lately])
     per_block = block_means(gaps, window.times, window.now, parameters.block)
     spanned = int(np.ceil(parameters.over / parameters.block))
     past = own_past(per_block, spanned, parameters.least_blocks)
-    others, peers = others_median(share, window.topology.peer_group)
-    worst = others_largest(share, window.topology.peer_group)
+    others, peers = others_median(usual, window.topology.peer_group)
+    worst = others_largest(usual, window.topology.peer_group)
     beside = _share_at(_more_load(window, parameters), np.where(peers < parameters.least_peers, worst, others))
     reference = np.fmax(past, beside)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -49,7 +62,8 @@ def detect(window: Window, parameters: PausesParameters) -> tuple[Finding, ...]:
         )
         found &= beyond & ((peers > 0) | ~np.isnan(past))
         bar = np.fmax(parameters.share_each, _share_at(parameters.ratio_each, np.nan_to_num(reference)))
-        found &= (per_block[:, -spanned:] >= bar[:, None]).all(axis=1) & (per_block.shape[1] >= spanned)
+        blocks = block_means(unexplained, window.times, window.now, parameters.block)[:, -spanned:]
+        found &= (blocks >= bar[:, None]).all(axis=1) & (per_block.shape[1] >= spanned)
     findings = []
     for row in np.flatnonzero(found):
         limit = matrix.bounds[bucket[row]]
@@ -122,6 +136,22 @@ def _more_load(window: Window, parameters: PausesParameters) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         more = tokens / others_median(tokens, window.topology.peer_group)[0]
     return np.asarray(np.where(np.isfinite(more), np.fmax(more, 1.0), 1.0))
+
+
+def _behind_prompts(window: Window, span: Floats) -> Bools:
+    """Readings with so many tokens above the engine's usual that to compute them took a `span`. (engines, times).
+
+    What a token takes is told by the prompts of the engine or of its peers, whichever reads faster.
+    """
+    if "engine.step_tokens" not in window.signals or "engine.prompt_tokens" not in window.signals:
+        return np.zeros((window.rows, len(window.times)), dtype=np.bool_)
+    _, reading = histogram_steps(window, "engine.prefill_time")
+    read = window.increments("engine.prompt_tokens")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        per_token = np.nansum(reading, axis=1) / np.nansum(read, axis=1)
+        per_token = np.fmin(per_token, others_median(per_token, window.topology.peer_group)[0])
+        tokens = window.increments("engine.step_tokens")
+        return np.asarray((tokens - row_median(tokens)[:, None]) * per_token[:, None] >= span[:, None], dtype=np.bool_)
 
 
 def _share_at(ratio: float | Floats, reference: Floats) -> Floats:

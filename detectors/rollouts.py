@@ -187,10 +187,13 @@ def _ills(
     """What ails each engine of the newest revision, by name."""
     enough = len(older) >= parameters.least_engines
     ills = {"down": health.down[newer], "failing": health.failing[newer], "with corrupt answers": health.corrupt[newer]}
-    for now, past in ((health.first_token, health.before_first), (health.between, health.before_between)):
+    for now, past, excess in (
+        (health.first_token, health.before_first, parameters.late_excess),
+        (health.between, health.before_between, parameters.slow_excess),
+    ):
         norm = row_median(now[older][None, :])[0] if enough else past[newer]
         with np.errstate(invalid="ignore"):
-            slow = (now[newer] >= parameters.slow_ratio * norm) & (now[newer] - norm >= parameters.slow_excess)
+            slow = (now[newer] >= parameters.slow_ratio * norm) & (now[newer] - norm >= excess)
         ills["slow"] = ills.get("slow", np.zeros(len(newer), dtype=np.bool_)) | slow
     usual = row_median(health.length_share[older][None, :])[0] if enough else np.nan
     with np.errstate(invalid="ignore"):

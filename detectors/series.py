@@ -13,7 +13,7 @@ import numpy as np
 from detectors.blindness import scraper
 from detectors.finding import Evidence, Finding, Symptom
 from detectors.service_parameters import SeriesParameters
-from detectors.statistics import Bools, Floats
+from detectors.statistics import Bools, Floats, row_median
 from serving.telemetry.counters import last_present, newest_present
 from serving.telemetry.window import Window
 
@@ -117,8 +117,22 @@ def _jumped(window: Window, parameters: SeriesParameters) -> tuple[Bools, Floats
     last = np.where(needed, np.arange(len(window.times)), -1).max(axis=1, initial=-1)
     rows = np.arange(len(some))
     found[some] = (last >= 0) & (at_once[rows, last] > 0)
+    for row, column in zip(some[found[some]].tolist(), last[found[some]].tolist(), strict=True):
+        found[row] = _beyond_peers(window, parameters, row, column)
     when[some] = np.where(last >= 0, window.times[last], np.nan)
     return found, when
+
+
+def _beyond_peers(window: Window, parameters: SeriesParameters, row: int, column: int) -> bool:
+    """Whether its counters jumped by far more than its peers' grew: else users have just come back to a young engine."""
+    others = window.topology.peer_group == window.topology.peer_group[row]
+    others[row] = False
+    for name in COUNTED:
+        grown = window.increments(name)[:, column]
+        usual = row_median(grown[others][None, :])[0]
+        if grown[row] < parameters.jump_steep * usual:
+            return False
+    return True
 
 
 def _may_have_doubled(window: Window, parameters: SeriesParameters) -> Bools:

@@ -90,6 +90,7 @@ class RolloutsParameters(Strict):
     starts_again: Count
     slow_ratio: Ratio
     slow_excess: Amount
+    late_excess: Amount
     length_share: Share
     usual_share: Share
     clear_least: Count

@@ -490,6 +490,31 @@ def test_a_doubling_that_is_over_is_over(findings: Find) -> None:
     assert Symptom.SERIES_DOUBLED not in {one.symptom for one in findings(window)}
 
 
+def test_users_who_come_back_to_a_young_engine_double_no_series(findings: Find) -> None:
+    fleet = Fleet(engines=5)
+    fleet.start[1, fleet.last(60)] = NOW - 60.0
+    fleet.arrivals[1, fleet.last(60)] = 0.0
+    fleet.arrivals[1, fleet.last(10)] = fleet.arrivals[0, 0]
+    window = fleet.window()
+    young, back = fleet.last(60), fleet.last(10)
+    for name in ("engine.steps", "engine.step_tokens", "engine.prompt_tokens", "engine.generation_tokens"):
+        own = window.signals[name].values[1]
+        own[young] = 300.0
+        own[back] = 600.0 + 20.0 * np.arange(own[back].size)
+        window.signals[name].values[[0, 2, 3, 4]] = 5000.0 + 290.0 * np.arange(own.size)
+    assert Symptom.SERIES_DOUBLED not in {one.symptom for one in findings(window)}
+
+
+@pytest.mark.parametrize("engines", [1, 2, 5])
+def test_few_peers_hide_no_doubled_counters(engines: int, findings: Find) -> None:
+    fleet = Fleet(engines=engines)
+    window = fleet.window()
+    for name in ("engine.steps", "engine.step_tokens", "engine.prompt_tokens", "engine.generation_tokens"):
+        window.signals[name].values[0] = 50_000.0 + 290.0 * np.arange(fleet.shape[1])
+        window.signals[name].values[0, fleet.last(20)] *= 2.0
+    assert Symptom.SERIES_DOUBLED in {one.symptom for one in findings(window)}
+
+
 @pytest.mark.parametrize("engines", [1, 4])
 def test_a_restart_and_a_doubled_load_double_no_series(engines: int, findings: Find) -> None:
     fleet = Fleet(engines=engines)

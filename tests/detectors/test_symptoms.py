@@ -200,11 +200,32 @@ def test_pauses_show_where_readings_are_few(findings: Find) -> None:
     assert [one.entity.name for one in found] == ["e-3"]
 
 
+def test_gaps_behind_long_prompts_are_no_pauses(findings: Find) -> None:
+    fleet = Fleet(engines=8, interval=4.0)
+    fleet.gap_share[:] = 0.0004
+    fleet.prefill[:] = fleet.prompt * 0.0001
+    fleet.gap_share[3, fleet.last(85)] = 0.02
+    assert Symptom.STEP_GAPS in {one.symptom for one in findings(fleet.window())}
+    window = fleet.window()
+    for name in ("engine.step_tokens", "engine.prompt_tokens"):
+        tokens = window.signals[name].values[3]
+        tokens[fleet.last(85)] += 20_000.0 * np.cumsum(np.arange(tokens[fleet.last(85)].size) % 2)
+    assert Symptom.STEP_GAPS not in {one.symptom for one in findings(window)}
+
+
 def test_pauses_of_an_engine_that_has_just_begun_are_no_habit(findings: Find) -> None:
     fleet = Fleet()
     fleet.start[3, :] = NOW - 80.0
     fleet.gap_share[3, fleet.last(70)] = 0.02
     assert Symptom.STEP_GAPS not in {one.symptom for one in findings(fleet.window())}
+
+
+def test_first_tokens_that_were_late_once_and_are_a_little_late_since_are_not_raised(seen: Seen) -> None:
+    fleet = Fleet()
+    usual = fleet.ttft[0, 0]
+    fleet.ttft[0, fleet.last(64)] = usual * 1.6
+    fleet.ttft[0, slice(fleet.last(55).start, fleet.last(45).start)] = 4.0
+    assert Symptom.TTFT_RAISED not in seen(fleet.window()).get("e-0", set())
 
 
 def test_first_tokens_late_for_a_minute_are_raised_and_decoding_went_on(seen: Seen) -> None:
