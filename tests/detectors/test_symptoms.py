@@ -200,17 +200,17 @@ def test_pauses_show_where_readings_are_few(findings: Find) -> None:
     assert [one.entity.name for one in found] == ["e-3"]
 
 
-def test_gaps_behind_long_prompts_are_no_pauses(findings: Find) -> None:
+@pytest.mark.parametrize(("tokens", "pauses"), [(0.0, True), (14_000.0, False)])
+def test_gaps_behind_long_prompts_are_no_pauses(tokens: float, pauses: bool, findings: Find) -> None:  # noqa: FBT001 - a case
     fleet = Fleet(engines=8, interval=4.0)
-    fleet.gap_share[:] = 0.0004
-    fleet.prefill[:] = fleet.prompt * 0.0001
-    fleet.gap_share[3, fleet.last(85)] = 0.02
-    assert Symptom.STEP_GAPS in {one.symptom for one in findings(fleet.window())}
+    fleet.prompt[:], fleet.prefill[:] = 1_000.0, 0.1
+    fleet.gap_share[3, fleet.last(85)] = 0.05
     window = fleet.window()
+    read = np.zeros(fleet.shape[1])
+    read[fleet.last(85)] = tokens
     for name in ("engine.step_tokens", "engine.prompt_tokens"):
-        tokens = window.signals[name].values[3]
-        tokens[fleet.last(85)] += 20_000.0 * np.cumsum(np.arange(tokens[fleet.last(85)].size) % 2)
-    assert Symptom.STEP_GAPS not in {one.symptom for one in findings(window)}
+        window.signals[name].values[3] += np.cumsum(read)
+    assert (Symptom.STEP_GAPS in {one.symptom for one in findings(window)}) is pauses
 
 
 def test_pauses_of_an_engine_that_has_just_begun_are_no_habit(findings: Find) -> None:
@@ -223,7 +223,7 @@ def test_pauses_of_an_engine_that_has_just_begun_are_no_habit(findings: Find) ->
 def test_first_tokens_that_were_late_once_and_are_a_little_late_since_are_not_raised(seen: Seen) -> None:
     fleet = Fleet()
     usual = fleet.ttft[0, 0]
-    fleet.ttft[0, fleet.last(64)] = usual * 1.6
+    fleet.ttft[0, fleet.last(64)] = usual * 1.9
     fleet.ttft[0, slice(fleet.last(55).start, fleet.last(45).start)] = 4.0
     assert Symptom.TTFT_RAISED not in seen(fleet.window()).get("e-0", set())
 
